@@ -1,0 +1,155 @@
+"""Our side of every comparison, as a process of its own: the only file of the benches that runs wirespeed.
+
+``python -m bench.ours count IN OUT``, ``rewrite IN OUT`` or ``forward JSON`` prints a JSON object; times come from the
+run's own report, or, for whole processes, from the harness.
+"""
+
+import importlib
+import importlib.util
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.harness import ToolFailed, run_timed
+from bench.peers import Command, Tool
+
+SOURCE, SINK = "null:size=64", "null:"
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A graph between null ports: the functions in it, and how it is run."""
+
+    functions: tuple[str, ...] = ()
+    burst: int = 32
+    cores: tuple[int, ...] = (0,)
+    outputs: int = 1
+    seconds: float = 1.0
+
+
+@dataclass(frozen=True)
+class Forwarded:
+    """What a chain did, by its report; ``cycles`` are those of all workers, their loops and all else included."""
+
+    packets: int
+    seconds: float
+    tsc_hz: float
+    cores: int
+
+    @property
+    def cycles_per_packet(self) -> float:
+        return self.seconds * self.tsc_hz * self.cores / self.packets
+
+    @property
+    def mpps(self) -> float:
+        return self.packets / self.seconds / 1e6
+
+
+def missing() -> str | None:
+    """Why our side cannot run, or None."""
+    return None if importlib.util.find_spec("wirespeed") else "not installed: wirespeed"
+
+
+def run_chain(chain: Chain) -> Forwarded:
+    """Run a chain in a fresh process and read its report."""
+    finished = run_timed([sys.executable, "-m", "bench.ours", "forward", json.dumps(asdict(chain))], chain.cores)
+    return Forwarded(**json.loads(finished.output))
+
+
+def tool() -> Tool:
+    """Ours beside the tools that read and write captures."""
+
+    def command(job: str) -> Command:
+        return lambda source, target: [sys.executable, "-m", "bench.ours", job, str(source), str(target)]
+
+    return Tool(
+        "wirespeed",
+        "python:wirespeed",
+        {job: command(job) for job in ("count", "rewrite")},
+        repeats=3,
+        reports=True,
+    )
+
+
+# From here on, what runs in the fresh process.
+
+
+def count(source: Path) -> dict[str, float]:
+    """Read, parse and count by flow."""
+    import wirespeed as ws
+
+    flows = ws.count_flows(f"pcap:{source}")
+    return {"packets": int(flows["packets"].sum()), "flows": len(flows)}
+
+
+def rewrite(source: Path, target: Path) -> dict[str, float]:
+    """Read, change and write."""
+    import wirespeed as ws
+    from bench.functions import one_hop
+
+    report = ws.run(ws.port(f"pcap:{source}") >> one_hop >> ws.port(f"pcap:{target}"))
+    _balanced(report)
+    return {"packets": report.packets, "seconds": report.seconds}
+
+
+def forward(chain: Chain) -> dict[str, float]:
+    """Forward between null ports, for a moment to warm up and then for the time asked for."""
+    import wirespeed as ws
+
+    for seconds in (0.1, chain.seconds):
+        report = ws.run(
+            _graph(ws, chain),
+            seconds=seconds,
+            cores=list(chain.cores),
+            workers=len(chain.cores),
+            burst=chain.burst,
+        )
+    _balanced(report)
+    return asdict(Forwarded(report.packets, report.seconds, report.tsc_hz, len(chain.cores)))
+
+
+def _graph(ws: Any, chain: Chain) -> Any:
+    functions = importlib.import_module("bench.functions")
+    graph = ws.port(SOURCE)
+    for name in chain.functions:
+        graph = graph >> getattr(functions, name)
+    sinks = tuple(ws.port(SINK) for _ in range(chain.outputs))
+    return graph >> (sinks if chain.outputs > 1 else sinks[0])
+
+
+def _balanced(report: Any) -> None:
+    if not report.balanced:
+        raise ToolFailed("the books do not balance: packets in are not packets out, held and dropped")
+
+
+def frames_are_udp(cores: Iterable[int]) -> bool:
+    """Whether our null port hands out UDP with a checksum; else functions that parse would find nothing to do."""
+    cores = tuple(cores)
+    command: Sequence[str] = [sys.executable, "-m", "bench.ours", "frames", json.dumps(asdict(Chain(cores=cores)))]
+    return bool(json.loads(run_timed(command, cores).output)["udp"])
+
+
+def _frames(chain: Chain) -> dict[str, float]:
+    import wirespeed as ws
+    from bench.functions import only_udp
+
+    report = ws.run(ws.port(SOURCE) >> only_udp >> ws.port(SINK), seconds=0.1, cores=list(chain.cores))
+    return {"udp": float(report.stages[-1].packets_in > 0)}
+
+
+def main(job: str, *arguments: str) -> dict[str, float]:
+    """Do one job and return what it printed."""
+    if job == "count":
+        return count(Path(arguments[0]))
+    if job == "rewrite":
+        return rewrite(Path(arguments[0]), Path(arguments[1]))
+    given = json.loads(arguments[0])
+    chain = Chain(**given | {"functions": tuple(given["functions"]), "cores": tuple(given["cores"])})
+    return forward(chain) if job == "forward" else _frames(chain)
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(*sys.argv[1:])))

@@ -1,0 +1,153 @@
+"""The words of a chain, as an arrow would read them, and the graph they make.
+
+``kind:target,option=value`` is a port, ``file.py`` the one function in that file, ``file.py:name`` one of several.
+The first and the last word are ports, all between are functions.  A further output of a function is given apart from
+the chain, as ``K=PORT`` for the last function or ``NAME.K=PORT`` for another one.
+"""
+
+import copy
+import importlib.util
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from wirespeed.cli.parser import did_you_mean, listed
+from wirespeed.core.element import Chain, Element
+from wirespeed.errors import FunctionError, GraphError
+from wirespeed.ports import KINDS, port
+
+CAPTURE = re.compile(r"\.(pcap|pcapng|cap)(\.(gz|bz2|xz|zst))?$")
+FUNCTION = re.compile(r"(?P<file>.*\.py)(?::(?P<name>[^:]*))?")
+OUTPUT = re.compile(r"(?:(?P<name>\w+)\.)?(?P<number>\d{1,4})=(?P<word>.+)")
+
+
+def build(words: Sequence[str], outputs: Sequence[str] = ()) -> Chain:
+    """The chain that ``words`` spell, with the further outputs of its functions."""
+    if len(words) < 2:
+        raise GraphError(f"got {words[0]!r} alone, wanted a port to read and one to write; add for example null:")
+    for word, place, example in ((words[0], "begins", "pcap:in.pcap"), (words[-1], "ends", "pcap:out.pcap")):
+        if FUNCTION.fullmatch(word):
+            raise GraphError(f"a chain {place} with a port, got {word!r}; add for example {example}")
+    for word in words[1:-1]:
+        if word.partition(":")[0] in KINDS:
+            raise GraphError(f"got the port {word!r} inside the chain, wanted functions there; start another run for it")
+    ends = {words[-1]: port_of(words[-1])}
+    functions = _functions(words[1:-1])
+    further = _further(functions, outputs, ends)
+    rest: Chain | Element = ends[words[-1]]
+    for function in reversed(functions):
+        rest = function >> (rest, *further[function]) if function in further else function >> rest
+    return port_of(words[0]) >> rest
+
+
+def port_of(word: str) -> Element:
+    """The port that a word names; a word that names none is told from one that is misspelt."""
+    kind, colon, target = word.partition(":")
+    if kind in KINDS and colon:
+        return port(word)
+    if CAPTURE.search(word) and not (colon and did_you_mean(kind, KINDS)):
+        raise GraphError(f"got {word!r}, wanted a port; did you mean pcap:{word}?")
+    near = did_you_mean(kind, KINDS).removesuffix("?").replace("'", "")
+    hint = f"{near}:{target}?" if near else "; ports begin with " + listed(f"{k}:" for k in KINDS)
+    raise GraphError(f"got {word!r}, which is neither a port nor a file of functions (.py){hint}")
+
+
+def _functions(words: Iterable[str]) -> list[Element]:
+    """The functions that words name.  One that is named twice stands in two places, so it becomes two elements."""
+    modules: dict[Path, ModuleType] = {}
+    found: list[Element] = []
+    for word in words:
+        match = FUNCTION.fullmatch(word)
+        if not match:
+            port_of(word)  # raises: it is no port either
+            raise AssertionError(word)
+        path = Path(match["file"]).resolve()
+        if path not in modules:
+            modules[path] = load(Path(match["file"]))
+        function = choose(modules[path], Path(match["file"]), match["name"])
+        found.append(copy.copy(function) if function in found else function)
+    return found
+
+
+def load(path: Path) -> ModuleType:
+    """Run a user's file as a module, with its folder on the path as for a script; its errors are told in a sentence."""
+    if not path.is_file():
+        near = did_you_mean(path.name, [p.name for p in path.parent.glob("*.py")])
+        raise GraphError(f"{path}: there is no such file{near}")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    # Not under its own name: a user's random.py must not stand in for the library's.
+    spec = importlib.util.spec_from_file_location(f"wirespeed_file_{path.stem}", path)
+    assert spec is not None and spec.loader is not None, "a path that ends in .py has a loader"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    try:
+        spec.loader.exec_module(module)
+    except FunctionError:
+        raise
+    except SyntaxError as error:
+        raise FunctionError(f"{error.filename}, line {error.lineno}: {error.msg}") from error
+    except SystemExit as error:
+        raise FunctionError(f'{path}: it ends the program; put what runs by itself under if __name__ == "__main__":') from error
+    except Exception as error:
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if os.path.samefile(f.filename, path)]
+        raise FunctionError(f"{path}, line {lines[-1] if lines else 1}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def choose(module: ModuleType, path: Path, name: str | None) -> Element:
+    """The function ``name`` of a module, or its only one."""
+    functions = {key: value for key, value in vars(module).items() if _is_function(value)}
+    if name is not None:
+        if name not in functions:
+            have = f"; it has {listed(functions)}" if functions else "; decorate it with @ws.function"
+            raise GraphError(f"{path} has no function {name!r}{did_you_mean(name, functions) or have}")
+        return functions[name]
+    distinct = list({id(f): key for key, f in functions.items()}.values())
+    if len(distinct) != 1:
+        what = f"has the functions {listed(distinct)}; say which" if distinct else "has no function decorated with @ws.function"
+        raise GraphError(f"{path} {what}" + (f", as in {path}:{distinct[0]}" if distinct else ""))
+    return functions[distinct[0]]
+
+
+def _is_function(value: Any) -> bool:
+    """Whether it is an element that is no port: those have a KIND."""
+    return isinstance(value, Element) and getattr(value, "KIND", None) is None
+
+
+def _further(functions: list[Element], outputs: Sequence[str], ends: dict[str, Element]) -> dict[Element, list[Element]]:
+    """For each function that has any, its outputs from number 1 on.  Equal words are one port, where arrows meet."""
+    found: dict[Element, dict[int, Element]] = {}
+    for text in outputs:
+        match = OUTPUT.fullmatch(text)
+        if not match or not functions:
+            wanted = "K=PORT or NAME.K=PORT, with K from 1" if functions else "a function in the chain, which has outputs"
+            raise GraphError(f"option --output: got {text!r}, wanted {wanted}; try --output 1=pcap:other.pcap")
+        function, number, word = _named(functions, match["name"]), int(match["number"]), match["word"]
+        if number == 0 or number in found.get(function, {}):
+            why = "the chain itself is output 0" if number == 0 else f"output {number} is given twice"
+            raise GraphError(f"option --output: got {text!r}, but {why}; give each output from 1 on once")
+        if word not in ends:
+            ends[word] = port_of(word)
+        found.setdefault(function, {})[number] = ends[word]
+    for function, targets in found.items():
+        for number in range(1, max(targets) + 1):
+            if number not in targets:
+                raise GraphError(f"{function.name} has output {max(targets)} but not {number}; try --output {number}=null:")
+    return {function: [targets[k] for k in sorted(targets)] for function, targets in found.items()}
+
+
+def _named(functions: list[Element], name: str | None) -> Element:
+    if name is None:
+        return functions[-1]
+    for function in functions:
+        if function.name == name:
+            return function
+    names = [f.name for f in functions]
+    raise GraphError(f"no function {name!r} in the chain{did_you_mean(name, names)}; it has {listed(names)}")

@@ -1,0 +1,1 @@
+"""Memory, packets and how they pass between threads."""

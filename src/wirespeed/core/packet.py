@@ -1,0 +1,198 @@
+"""A packet: a record of two cache lines beside its headroom and data; chains of them make jumbo frames.
+
+A *handle* is the address of a record.  The first line is what ports and functions touch; the second is written once,
+when the pool is made, or rarely.  In a chain, ``total``, ``segments`` and all that describes the packet stand in the
+first segment; ``length`` counts the bytes of each.
+
+Resting invariant (of every packet in a pool): ``refcnt`` 1, ``next`` 0, ``segments`` 1, ``meta`` 0 and ``buffer`` its
+own.  That is why taking one from the pool writes only what :func:`reset` writes.
+
+Source of the semantics: DPDK's mbuf, with 32-bit lengths, for frames of 64 kB and more (BIG TCP) occur.
+"""
+
+import numpy as np
+
+from wirespeed.jit.intrinsics import copy, move
+from wirespeed.jit.kernel import kernel
+from wirespeed.jit.layout import layout
+
+u16, u32, i64 = np.uint16, np.uint32, np.int64
+HEADROOM = 128
+
+Packet = layout(
+    "Packet",
+    [
+        ("buffer", "i8"),  # address of the first byte of headroom
+        ("next", "i8"),  # handle of the next segment, or 0
+        ("pool", "i8"),  # address of the pool it belongs to
+        ("time", "i8"),  # nanoseconds since 1970, or 0 where the port knows none
+        ("data", "u4"),  # bytes from buffer to the first byte of data
+        ("length", "u4"),  # bytes of data in this segment
+        ("total", "u4"),  # bytes of data in the whole packet
+        ("wire", "u4"),  # bytes it had on the wire; more than total where a capture cut it
+        ("refcnt", "u4"),  # how many hold it
+        ("hash", "u4"),  # flow hash, valid with flag HASHED
+        ("segments", "u2"),  # of the chain
+        ("port", "u2"),  # number of the port it came in by
+        ("flags", "u2"),
+        ("link", "u2"),  # link type of its first header (LINKTYPE_*), 1 for Ethernet
+        # second line
+        ("capacity", "u4"),  # bytes from buffer to its end
+        ("mark", "u4"),  # the user's own word, carried along
+        ("meta", "i8"),  # handle of a packet that carries capture options of this one, or 0
+        ("interface", "u4"),  # number of the capture file's interface it came in by
+        ("owner", "u4"),  # debug mode: 1 while in a pool, 0 while out
+    ],
+    size=128,
+)
+assert Packet.offset("capacity") == 64
+HASHED = 1  # ``hash`` is that of these bytes
+BAD_CHECKSUM = 2  # a port found a checksum wrong
+NO_PORT = 0xFFFF
+
+
+@kernel(inline=True)
+def reset(p, length):
+    """Make a packet just taken from its pool an Ethernet frame of ``length`` bytes behind the usual headroom.
+
+    What stands beside another field in the record is written in one go: LLVM merges these into two stores.
+    """
+    p.data = HEADROOM
+    p.length = length
+    p.total = length
+    p.wire = length
+    p.segments = 1
+    p.port = 0
+    p.flags = 0
+    p.link = 1
+
+
+@kernel(inline=True)
+def data(p):
+    """The address of the first byte of data of a segment."""
+    return p.buffer + i64(p.data)
+
+
+@kernel(inline=True)
+def headroom(p):
+    """Bytes before the data of a segment."""
+    return i64(p.data)
+
+
+@kernel(inline=True)
+def tailroom(p):
+    """Bytes behind the data of a segment."""
+    return i64(p.capacity) - i64(p.data) - i64(p.length)
+
+
+@kernel(inline=True)
+def last(handle):
+    """The handle of the last segment of a chain."""
+    while Packet(handle).next != 0:
+        handle = Packet(handle).next
+    return handle
+
+
+@kernel(inline=True)
+def prepend(handle, size):
+    """Grow the packet by ``size`` bytes at its front; whether the headroom was enough (else nothing is changed)."""
+    p = Packet(handle)
+    if size < 0 or size > i64(p.data):
+        return False
+    p.data = u32(i64(p.data) - size)
+    p.length = u32(i64(p.length) + size)
+    p.total = u32(i64(p.total) + size)
+    return True
+
+
+@kernel(inline=True)
+def append(handle, size):
+    """Grow the packet by ``size`` bytes at the end of its last segment; whether the tailroom was enough."""
+    p = Packet(handle)
+    end = Packet(last(handle))
+    if size < 0 or size > tailroom(end):
+        return False
+    end.length = u32(i64(end.length) + size)
+    p.total = u32(i64(p.total) + size)
+    return True
+
+
+@kernel(inline=True)
+def adjust(handle, size):
+    """Cut ``size`` bytes off the front of the first segment; whether it had as many."""
+    p = Packet(handle)
+    if size < 0 or size > i64(p.length):
+        return False
+    p.data = u32(i64(p.data) + size)
+    p.length = u32(i64(p.length) - size)
+    p.total = u32(i64(p.total) - size)
+    return True
+
+
+@kernel(inline=True)
+def trim(handle, size):
+    """Cut ``size`` bytes off the end of the last segment; whether it had as many."""
+    p = Packet(handle)
+    end = Packet(last(handle))
+    if size < 0 or size > i64(end.length):
+        return False
+    end.length = u32(i64(end.length) - size)
+    p.total = u32(i64(p.total) - size)
+    return True
+
+
+@kernel(inline=True)
+def chain(head, tail):
+    """Append the packet ``tail`` to the packet ``head``; False, and nothing changed, when segments or bytes overflow.
+
+    ``tail`` then belongs to ``head``.
+    """
+    h, t = Packet(head), Packet(tail)
+    segments = i64(h.segments) + i64(t.segments)
+    total = i64(h.total) + i64(t.total)
+    if segments > 0xFFFF or total > 0xFFFFFFFF:
+        return False
+    Packet(last(head)).next = tail
+    h.segments = u16(segments)
+    h.total = u32(total)
+    t.segments = 1
+    t.total = t.length
+    return True
+
+
+@kernel
+def copy_out(handle, offset, size, dst):
+    """Copy up to ``size`` bytes from ``offset`` of a packet, across its segments, to ``dst``; return how many."""
+    done = i64(0)
+    while handle != 0 and done < size:
+        p = Packet(handle)
+        length = i64(p.length)
+        if offset < length:
+            run = min(length - offset, size - done)
+            copy(dst + done, data(p) + offset, run)
+            done += run
+            offset = i64(0)
+        else:
+            offset -= length
+        handle = p.next
+    return done
+
+
+@kernel
+def linearize(handle):
+    """Move the bytes of a chain into its first segment, which keeps the emptied others; whether they fit there.
+
+    The data is moved to the front of its buffer when only then all of it fits.  The caller frees the chain behind
+    the first segment, whose handle stands in ``next``.
+    """
+    p = Packet(handle)
+    rest = i64(p.total) - i64(p.length)
+    if rest > tailroom(p):
+        if i64(p.total) > i64(p.capacity):
+            return False
+        move(p.buffer, data(p), i64(p.length))
+        p.data = 0
+    if p.next != 0:
+        copy_out(p.next, i64(0), rest, data(p) + i64(p.length))
+    p.length = p.total
+    return True

@@ -1,0 +1,1 @@
+"""The only code that knows numba's and LLVM's inside: layouts, atomics, intrinsics, kernels, libc."""

@@ -1,0 +1,121 @@
+"""Where compiled kernels are kept, and when they are stale.
+
+numba's own disk cache looks at the one file a kernel stands in: an edited callee in another file leaves the cached
+caller in place, which goes on with the old answer.  Here a kernel is stamped with the hash of every source that its
+module reaches by imports inside the package, so an edit in ``switch/`` leaves ``core/`` warm and an edit in ``jit/``
+nothing.  What numba's key does not have (debug mode, portable mode, ``NUMBA_*`` variables) is in the path.
+"""
+
+import functools
+import hashlib
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from numba.core.caching import CacheImpl, _CacheLocator
+
+from wirespeed.jit.machine import DEBUG, PORTABLE
+
+PACKAGE = Path(__file__).resolve().parent.parent
+_IMPORT = re.compile(r"^\s*(?:from\s+(wirespeed[\w.]*)\s+import\s+(\([^)]*\)|[^\n#]+)|import\s+(wirespeed[\w.]*))", re.M)
+
+
+def root() -> Path:
+    """The folder that holds the kernel cache: ``WIRESPEED_CACHE``, else ``wirespeed`` in the user's cache folder."""
+    named = os.environ.get("WIRESPEED_CACHE")
+    base = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirespeed"
+    return base if _writable(base) else _fallback()
+
+
+@functools.cache
+def _writable(path: Path) -> bool:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path).close()
+    except OSError:
+        return False
+    return True
+
+
+@functools.cache
+def _fallback() -> Path:
+    """A folder of this user's own for one boot, where no home can be written (containers, read-only systems)."""
+    path = Path(tempfile.gettempdir()) / f"wirespeed-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    if path.stat().st_uid != os.getuid():  # somebody else put it there: compiled code is not taken from them
+        path = Path(tempfile.mkdtemp(prefix="wirespeed-"))
+    return path
+
+
+def mode() -> str:
+    """What changes compiled code without being in numba's key, as a short word for the path."""
+    flags = sorted((k, v) for k, v in os.environ.items() if k.startswith("NUMBA_") and k != "NUMBA_CACHE_DIR")
+    text = repr((flags, sys.version_info[:2]))
+    words = ["debug"] * DEBUG + ["portable"] * PORTABLE + [hashlib.sha256(text.encode()).hexdigest()[:8]]
+    return "-".join(words)
+
+
+@functools.cache
+def _imports(path: Path) -> frozenset[Path]:
+    """The files of this package that the module at ``path`` imports, directly."""
+    found: set[Path] = set()
+    for module, names, plain in _IMPORT.findall(path.read_text(encoding="utf-8")):
+        words = re.findall(r"(\w+)(?:\s+as\s+\w+)?", names.strip("()"))
+        found.update(_files(plain) if plain else _files(module))
+        for word in words:
+            found.update(_files(f"{module}.{word}"))
+    return frozenset(found)
+
+
+def _files(module: str) -> list[Path]:
+    at = PACKAGE.parent.joinpath(*module.split("."))
+    return [p for p in (at.with_suffix(".py"), at / "__init__.py") if p.is_file()]
+
+
+@functools.cache
+def stamp(path: Path) -> str:
+    """The hash of the source at ``path`` and of all that it reaches by imports inside the package."""
+    seen: set[Path] = set()
+    todo = [path.resolve()]
+    while todo:
+        source = todo.pop()
+        if source not in seen:
+            seen.add(source)
+            todo.extend(_imports(source) - seen)
+    digest = hashlib.sha256()
+    for source in sorted(seen):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+class WirespeedLocator(_CacheLocator):
+    """Tells numba where the kernels of this package, and of generated stages, lie and when they are stale."""
+
+    def __init__(self, py_func, py_file):
+        self._file = Path(py_file).resolve()
+        self._line = py_func.__code__.co_firstlineno
+        inside = PACKAGE in self._file.parents
+        folder = str(self._file.parent.relative_to(PACKAGE)) if inside else self._file.parent.name
+        self._path = root() / mode() / folder
+
+    def get_cache_path(self):
+        return str(self._path)
+
+    def get_source_stamp(self):
+        return stamp(self._file)
+
+    def get_disambiguator(self):
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, py_func, py_file):
+        if not getattr(py_func, "__wirespeed__", False):
+            return None
+        self = cls(py_func, py_file)
+        self.ensure_cache_path()
+        return self
+
+
+CacheImpl._locator_classes.insert(0, WirespeedLocator)

@@ -1,0 +1,104 @@
+"""The one decorator for compiled functions, and stages: kernels that are called by their address.
+
+``@kernel`` compiles on the first call, with the flags of the whole project; ``@kernel(inline=True)`` is for small
+ones on a hot path (LLVM's always-inline).  ``@stage`` is for ``(state, burst, n) -> n``: its ``address`` is what the
+engine calls, through :func:`wirespeed.jit.intrinsics.call_stage`.  Only this module calls ``njit``.
+
+The address of a stage is that of numba's own compiled function, not of a ``cfunc``: the function's convention returns
+a status beside the result, so an exception inside is seen and counted and never loses a burst, and its disk cache
+hits where that of a ``cfunc`` over other compiled functions does not.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from numba import njit, types
+from numba.core import event
+
+import wirespeed.jit.cache  # noqa: F401  (registers the locator)
+
+STAGE = types.int64(types.int64, types.int64, types.int64)
+
+
+class Compiled(NamedTuple):
+    """One compilation: the kernel's name, and the seconds it took."""
+
+    name: str
+    seconds: float
+
+
+class _Watch(event.Listener):
+    """Sees each compilation begin and end; the time of one includes the kernels that it needed compiled."""
+
+    def __init__(self) -> None:
+        self.done: list[Compiled] = []
+        self.callback: Callable[[str], None] | None = None
+        self._since: list[float] = []
+
+    def on_start(self, event: Any) -> None:
+        if self.callback and not self._since:
+            self.callback(_name(event))
+        self._since.append(time.perf_counter())
+
+    def on_end(self, event: Any) -> None:
+        self.done.append(Compiled(_name(event), time.perf_counter() - self._since.pop()))
+
+
+def _name(event: Any) -> str:
+    function = event.data["dispatcher"].py_func
+    return f"{function.__module__.removeprefix('wirespeed.')}.{function.__name__}"
+
+
+_watch = _Watch()
+event.register("numba:compile", _watch)
+
+
+def compiled() -> list[Compiled]:
+    """Every compilation of this process so far; what came from the disk cache is not among them."""
+    return list(_watch.done)
+
+
+def on_compile(callback: Callable[[str], None] | None) -> None:
+    """Have ``callback(name)`` called as each compilation begins (or, with None, no longer)."""
+    _watch.callback = callback
+
+
+def kernel(function: Any = None, *, inline: bool = False) -> Any:
+    """Compile ``function``: no GIL, no exceptions for arithmetic, no bounds checks, cached on disk."""
+    if function is None:
+        return lambda f: kernel(f, inline=inline)
+    function.__wirespeed__ = True
+    return njit(nogil=True, error_model="numpy", boundscheck=False, cache=True, forceinline=inline)(function)
+
+
+class Stage:
+    """A compiled ``(state, burst, n) -> n``.  Calling it from Python runs it; ``address`` is for the engine."""
+
+    def __init__(self, function: Any) -> None:
+        self.kernel = kernel(function)
+        self.name = function.__name__
+        self.__doc__ = function.__doc__
+        self._address = 0
+
+    @property
+    def address(self) -> int:
+        """Where its machine code begins; compiles it, or loads it from the cache, the first time."""
+        if not self._address:
+            self.kernel.compile(STAGE)
+            result = self.kernel.overloads[STAGE.args]
+            self._address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+        return self._address
+
+    def __call__(self, state: int, burst: int, n: int) -> int:
+        return int(self.kernel(state, burst, n))
+
+
+def stage(function: Any) -> Stage:
+    """Make a stage of a function ``(state, burst, n) -> n`` of three int64."""
+    return Stage(function)
+
+
+def assembly(dispatcher: Any) -> str:
+    """The machine code of a kernel that has been compiled in this process, as text."""
+    return "\n".join(dispatcher.inspect_asm().values())

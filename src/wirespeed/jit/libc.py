@@ -1,0 +1,187 @@
+"""Calls into the C library, from kernels (the ``sys_`` functions) and, for memory, from Python.
+
+A ``sys_`` function returns what the call returned, or minus errno when it failed.  None of them raises, and none
+holds the GIL.  Source: POSIX.1-2017 and the Linux manual pages of section 2.
+"""
+
+import ctypes
+import errno
+import mmap
+import os
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from wirespeed.jit.intrinsics import stack, store_i64
+from wirespeed.jit.kernel import kernel
+from wirespeed.jit.machine import ARCHITECTURE
+
+I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+
+
+def _call(name, arguments, doc):
+    """An intrinsic that calls ``name``; ``arguments`` has one letter each: p address, i int, l long."""
+    kinds = {"p": I8.as_pointer(), "i": I32, "l": I64}
+    typed = {"p": types.int64, "i": types.int32, "l": types.int64}
+
+    def codegen(context, builder, signature, args):
+        values = []
+        for letter, value, given in zip(arguments, args, signature.args, strict=True):
+            value = context.cast(builder, value, given, typed[letter])
+            values.append(builder.inttoptr(value, kinds["p"]) if letter == "p" else value)
+        fnty = ir.FunctionType(I64, [kinds[letter] for letter in arguments])
+        module = builder.module
+        fn = cgutils.get_or_insert_function(module, fnty, name)
+        result = builder.call(fn, values)
+        # errno lives behind a call in every libc of Linux (glibc and musl both export this name).
+        location = cgutils.get_or_insert_function(module, ir.FunctionType(I32.as_pointer(), []), "__errno_location")
+        failed = builder.icmp_signed("==", result, I64(-1))
+        answer = cgutils.alloca_once_value(builder, result)
+        with builder.if_then(failed, likely=False):
+            code = builder.zext(builder.load(builder.call(location, [])), I64)
+            builder.store(builder.sub(I64(0), code), answer)
+        return builder.load(answer)
+
+    if len(arguments) == 1:
+
+        @intrinsic
+        def call(typingctx, a):
+            return types.int64(a), codegen
+
+    elif len(arguments) == 3:
+
+        @intrinsic
+        def call(typingctx, a, b, c):
+            return types.int64(a, b, c), codegen
+
+    elif len(arguments) == 4:
+
+        @intrinsic
+        def call(typingctx, a, b, c, d):
+            return types.int64(a, b, c, d), codegen
+
+    else:
+
+        @intrinsic
+        def call(typingctx, a, b, c, d, e, f, g):
+            return types.int64(a, b, c, d, e, f, g), codegen
+
+    call.__doc__ = doc
+    return call
+
+
+sys_read = _call("read", "ipl", "read(fd, address, size): bytes read, 0 at the end, minus errno.")
+sys_write = _call("write", "ipl", "write(fd, address, size): bytes written, minus errno.")
+sys_pread = _call("pread", "ipll", "pread(fd, address, size, offset): bytes read, 0 at the end, minus errno.")
+sys_pwrite = _call("pwrite", "ipll", "pwrite(fd, address, size, offset): bytes written, minus errno.")
+_syscall = _call("syscall", "lllllll", "syscall(number, six arguments).")
+
+# System call numbers: the kernel's arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h.
+_NUMBERS = {"x86_64": (271, 202, 24), "aarch64": (73, 98, 124)}
+_PPOLL, _FUTEX, _SCHED_YIELD = _NUMBERS.get(ARCHITECTURE, _NUMBERS["aarch64"])
+_FUTEX_WAIT, _FUTEX_WAKE = 0, 1  # not the private ones: the word may lie in memory that processes share
+_BILLION = 1_000_000_000
+
+
+@kernel(inline=True)
+def sys_poll(fds, n, timeout_ns):
+    """Wait until one of the ``n`` ``struct pollfd`` at ``fds`` is ready or the time is over; how many are ready."""
+    timeout = stack(16)
+    store_i64(timeout, timeout_ns // _BILLION)
+    store_i64(timeout + 8, timeout_ns % _BILLION)
+    return _syscall(_PPOLL, fds, n, timeout, 0, 0, 0)
+
+
+@kernel(inline=True)
+def sys_sleep(timeout_ns):
+    """Sleep for about ``timeout_ns`` nanoseconds; less when a signal arrives."""
+    return sys_poll(np.int64(0), np.int64(0), timeout_ns)
+
+
+@kernel(inline=True)
+def sys_yield():
+    """Let another thread of this core run."""
+    return _syscall(_SCHED_YIELD, 0, 0, 0, 0, 0, 0)
+
+
+@kernel(inline=True)
+def futex_wait(word, value, timeout_ns):
+    """Sleep while the 32-bit word at an address is ``value``, until woken or the time is over; 0 or minus errno."""
+    timeout = stack(16)
+    store_i64(timeout, timeout_ns // _BILLION)
+    store_i64(timeout + 8, timeout_ns % _BILLION)
+    return _syscall(_FUTEX, word, _FUTEX_WAIT, np.int64(value), timeout, 0, 0)
+
+
+@kernel(inline=True)
+def futex_wake(word, n):
+    """Wake up to ``n`` sleepers on the 32-bit word at an address; how many were woken."""
+    return _syscall(_FUTEX, word, _FUTEX_WAKE, np.int64(n), 0, 0, 0)
+
+
+def _clock(number, doc):
+    @intrinsic
+    def clock(typingctx):
+        def codegen(context, builder, signature, args):
+            first = builder.bitcast(cgutils.alloca_once(builder, ir.ArrayType(I64, 2)), I64.as_pointer())
+            fnty = ir.FunctionType(I32, [I32, I64.as_pointer()])
+            builder.call(cgutils.get_or_insert_function(builder.module, fnty, "clock_gettime"), [I32(number), first])
+            rest = builder.load(builder.gep(first, [I32(1)]))
+            return builder.add(builder.mul(builder.load(first), I64(_BILLION)), rest)
+
+        return types.int64(), codegen
+
+    clock.__doc__ = doc
+    return clock
+
+
+realtime_ns = _clock(0, "Nanoseconds since 1970 (CLOCK_REALTIME).")
+monotonic_ns = _clock(1, "Nanoseconds on a clock that never goes back (CLOCK_MONOTONIC).")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+MAP_FIXED_NOREPLACE = 0x100000  # include/uapi/asm-generic/mman-common.h
+MADV_HUGEPAGE = 14  # include/uapi/asm-generic/mman-common.h
+MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+def map_memory(size: int, fd: int = -1, at: int = 0, flags: int = 0) -> int:
+    """Map ``size`` bytes, of the file ``fd`` or of nothing; return the address.  ``OSError`` when the kernel refuses."""
+    how = flags | (mmap.MAP_SHARED if fd >= 0 else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    how |= MAP_FIXED_NOREPLACE if at else 0
+    got = _libc.mmap(at or None, size, mmap.PROT_READ | mmap.PROT_WRITE, how, fd, 0)
+    if got == MAP_FAILED:
+        code = ctypes.get_errno()
+        raise OSError(code, f"mapping {size} bytes: {os.strerror(code)}")
+    if at and got != at:  # kernels before 4.17 take the address as a hint
+        _libc.munmap(got, size)
+        raise OSError(errno.EEXIST, f"mapping {size} bytes at {at:#x}: that place is taken")
+    return int(got)
+
+
+def unmap_memory(address: int, size: int) -> None:
+    """Give back what :func:`map_memory` mapped; nobody may touch it afterwards."""
+    if _libc.munmap(address, size):
+        code = ctypes.get_errno()
+        raise OSError(code, f"unmapping {size} bytes at {address:#x}: {os.strerror(code)}")
+
+
+def advise_huge(address: int, size: int) -> bool:
+    """Ask for transparent huge pages; whether the kernel knows the request."""
+    return _libc.madvise(address, size, MADV_HUGEPAGE) == 0
+
+
+def copy_in(address: int, data: bytes | bytearray | memoryview) -> None:
+    """Copy ``data`` to an address; the caller has made sure that it fits there."""
+    ctypes.memmove(address, bytes(data), len(data))
+
+
+def copy_out(address: int, size: int) -> bytes:
+    """The ``size`` bytes at an address."""
+    return ctypes.string_at(address, size)

@@ -1,0 +1,1 @@
+"""Wire formats, without state: headers, addresses, checksums, parsing, flow hashes."""

@@ -1,0 +1,105 @@
+"""When packet number k is due, for sources with a rate: the generator, and the capture port at a rate.
+
+Theory of operation
+-------------------
+Every due time is reckoned from one anchor, the time of the first packet, never from the packet before: with the
+interval as an exact fraction of nanoseconds, packet k is due at ``anchor + floor(k * interval)``.  A kernel keeps the
+whole nanoseconds and the rest of that product and adds to both, so nothing is ever rounded twice and nothing overflows,
+however many packets there are.  A source that was held up is late and catches up; its schedule does not move.
+
+A rate in packets takes each packet for one unit, a rate in bits each byte of its frame.  A source calls
+:func:`begin` once it can send, then for each packet compares :func:`due` with the clock and calls :func:`advance`;
+:func:`sleep_until_due` tells the worker when to come back.  Workers that share a rate get :func:`share` of it.
+
+A fraction whose denominator exceeds 2^40 is replaced by the nearest one that does not: over 2^33 packets that is less
+than 2^-7 ns.  A frame counts for at most 2^22 bytes (4 MB, more than any real one), so that the products fit.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+
+from wirespeed.core.stage import Head
+from wirespeed.errors import GraphError
+from wirespeed.jit.kernel import kernel
+from wirespeed.jit.layout import layout
+from wirespeed.ports.options import Rate
+
+i64 = np.int64
+SECOND_NS = 10**9
+MOST_BYTES = 1 << 22
+FINEST = 1 << 40
+SLOWEST_BPS = 1  # slower, and one large frame would take longer than 64 bits of nanoseconds
+SLOWEST_PPS = Fraction(1, 10**9)
+
+Pacer = layout(
+    "Pacer",
+    [
+        ("due", "i8"),  # when the next packet is due, on the monotonic clock; before begin(): since the anchor
+        ("part", "i8"),  # the rest of that, in units of 1/fraction ns
+        ("whole", "i8"),  # the interval of one unit: whole nanoseconds
+        ("rest", "i8"),  # and the rest, in units of 1/fraction ns
+        ("fraction", "i8"),
+        ("bytewise", "i8"),  # 1: a unit is a byte, 0: a packet
+        ("anchor", "i8"),  # when the first packet was due; 0: not begun
+    ],
+)
+
+
+@kernel(inline=True)
+def begin(pacer, now):
+    """Set the anchor, the first time it is called."""
+    if pacer.anchor == 0:
+        pacer.anchor = now
+        pacer.due += now
+
+
+@kernel(inline=True)
+def advance(pacer, size):
+    """Go on to the packet after one of ``size`` bytes."""
+    units = min(i64(size), i64(MOST_BYTES)) if pacer.bytewise != 0 else i64(1)
+    part = pacer.part + units * pacer.rest
+    fraction = pacer.fraction
+    due = pacer.due + units * pacer.whole
+    if part >= fraction:
+        due += part // fraction
+        part = part % fraction
+    pacer.due = due
+    pacer.part = part
+
+
+@kernel(inline=True)
+def sleep_until_due(pacer, state):
+    """Tell the worker that this source has nothing to do before its next packet is due."""
+    Head(state).due_ns = pacer.due
+
+
+def interval(rate: Rate) -> Fraction:
+    """Nanoseconds between the units of a rate (packets, or bytes), as exactly as a pacer keeps them."""
+    exact = SECOND_NS / rate.value if rate.unit == "pps" else 8 * SECOND_NS / rate.value
+    return exact.limit_denominator(FINEST)
+
+
+def due(rate: Rate, units: int) -> int:
+    """Nanoseconds from the anchor at which the packet is due before which ``units`` packets, or bytes, were sent."""
+    return units * interval(rate) // 1
+
+
+def share(rate: Rate, workers: int) -> Rate:
+    """The rate of each of ``workers`` that together keep ``rate``."""
+    return Rate(rate.value / workers, rate.unit)
+
+
+def init(address: int, rate: Rate, *, after: Fraction | int = 0) -> None:
+    """Make the zeroed memory at ``address`` a pacer of ``rate`` whose first packet is due ``after`` units of it."""
+    slowest = SLOWEST_PPS if rate.unit == "pps" else SLOWEST_BPS
+    if rate.value < slowest:
+        raise GraphError(f"rate must be at least {float(slowest):g}{rate.unit}, got {rate}; give a faster one")
+    one = interval(rate)
+    first = after * one
+    pacer = Pacer.at(address)
+    pacer.fraction = one.denominator
+    pacer.whole, pacer.rest = divmod(one.numerator, one.denominator)
+    pacer.due = first // 1
+    pacer.part = (first % 1) * one.denominator // 1
+    pacer.bytewise = rate.unit == "bps"

@@ -1,0 +1,1 @@
+"""The tests of wirespeed; the folders mirror ``src/wirespeed``."""
