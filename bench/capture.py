@@ -56,7 +56,19 @@ def _output_folder(options: Options) -> Iterator[Path]:
         say("outputs go to the disk: this machine has not the memory for them")
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="wirespeed-bench-", dir=parent) as folder:
+        _touch(Path(folder) / "out.pcap", int(needed))
         yield Path(folder)
+
+
+def _touch(path: Path, size: int) -> None:
+    """Write so much once: a virtual machine gets its memory page by page, and the first tool would wait for it."""
+    chunk = bytes(1 << 20)
+    try:
+        with path.open("wb", buffering=0) as file:
+            for _ in range(size // len(chunk)):
+                file.write(chunk)
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _available_memory() -> float:

@@ -57,7 +57,9 @@ def command(argv: list[str]) -> int:
         code: int = module.main(parser.parse_intermixed_args(argv[1:]))
         return code
     if not name.startswith("-"):
-        raise GraphError(f"there is no command {name!r}{did_you_mean(name, COMMANDS)}; the commands are {', '.join(COMMANDS)}")
+        raise GraphError(
+            f"there is no command {name!r}{did_you_mean(name, COMMANDS)}; the commands are {', '.join(COMMANDS)}"
+        )
     parser = Parser("wirespeed", "Line-rate packet processing in Python.", epilog=EPILOG)
     parser.add_argument("--version", action="store_true", help="print the version and stop")
     commands = parser.add_argument_group("commands")

@@ -17,6 +17,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 class Parser(argparse.ArgumentParser):
     """A parser that raises its errors instead of printing a usage and leaving."""
 
+    Verbatim = argparse.RawDescriptionHelpFormatter
+
     def __init__(self, name: str, summary: str, *, epilog: str | None = None) -> None:
         super().__init__(name, description=summary, epilog=epilog, allow_abbrev=False)
 
@@ -49,7 +51,9 @@ def seconds(text: str) -> float:
     try:
         return int(duration(1)(text)) / 1e9
     except Wanted:
-        raise argparse.ArgumentTypeError(f"got {text!r}, wanted a time of more than 0 such as 3, 0.5 or 250ms") from None
+        raise argparse.ArgumentTypeError(
+            f"got {text!r}, wanted a time of more than 0 such as 3, 0.5 or 250ms"
+        ) from None
 
 
 def cores(text: str) -> list[int]:

@@ -35,7 +35,9 @@ def build(words: Sequence[str], outputs: Sequence[str] = ()) -> Chain:
             raise GraphError(f"a chain {place} with a port, got {word!r}; add for example {example}")
     for word in words[1:-1]:
         if word.partition(":")[0] in KINDS:
-            raise GraphError(f"got the port {word!r} inside the chain, wanted functions there; start another run for it")
+            raise GraphError(
+                f"got the port {word!r} inside the chain, wanted functions there; start another run for it"
+            )
     ends = {words[-1]: port_of(words[-1])}
     functions = _functions(words[1:-1])
     further = _further(functions, outputs, ends)
@@ -94,7 +96,9 @@ def load(path: Path) -> ModuleType:
     except SyntaxError as error:
         raise FunctionError(f"{error.filename}, line {error.lineno}: {error.msg}") from error
     except SystemExit as error:
-        raise FunctionError(f'{path}: it ends the program; put what runs by itself under if __name__ == "__main__":') from error
+        raise FunctionError(
+            f'{path}: it ends the program; put what runs by itself under if __name__ == "__main__":'
+        ) from error
     except Exception as error:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if os.path.samefile(f.filename, path)]
         raise FunctionError(f"{path}, line {lines[-1] if lines else 1}: {type(error).__name__}: {error}") from error
@@ -111,7 +115,11 @@ def choose(module: ModuleType, path: Path, name: str | None) -> Element:
         return functions[name]
     distinct = list({id(f): key for key, f in functions.items()}.values())
     if len(distinct) != 1:
-        what = f"has the functions {listed(distinct)}; say which" if distinct else "has no function decorated with @ws.function"
+        what = (
+            f"has the functions {listed(distinct)}; say which"
+            if distinct
+            else "has no function decorated with @ws.function"
+        )
         raise GraphError(f"{path} {what}" + (f", as in {path}:{distinct[0]}" if distinct else ""))
     return functions[distinct[0]]
 
@@ -121,13 +129,17 @@ def _is_function(value: Any) -> bool:
     return isinstance(value, Element) and getattr(value, "KIND", None) is None
 
 
-def _further(functions: list[Element], outputs: Sequence[str], ends: dict[str, Element]) -> dict[Element, list[Element]]:
+def _further(
+    functions: list[Element], outputs: Sequence[str], ends: dict[str, Element]
+) -> dict[Element, list[Element]]:
     """For each function that has any, its outputs from number 1 on.  Equal words are one port, where arrows meet."""
     found: dict[Element, dict[int, Element]] = {}
     for text in outputs:
         match = OUTPUT.fullmatch(text)
         if not match or not functions:
-            wanted = "K=PORT or NAME.K=PORT, with K from 1" if functions else "a function in the chain, which has outputs"
+            wanted = (
+                "K=PORT or NAME.K=PORT, with K from 1" if functions else "a function in the chain, which has outputs"
+            )
             raise GraphError(f"option --output: got {text!r}, wanted {wanted}; try --output 1=pcap:other.pcap")
         function, number, word = _named(functions, match["name"]), int(match["number"]), match["word"]
         if number == 0 or number in found.get(function, {}):
@@ -139,7 +151,9 @@ def _further(functions: list[Element], outputs: Sequence[str], ends: dict[str, E
     for function, targets in found.items():
         for number in range(1, max(targets) + 1):
             if number not in targets:
-                raise GraphError(f"{function.name} has output {max(targets)} but not {number}; try --output {number}=null:")
+                raise GraphError(
+                    f"{function.name} has output {max(targets)} but not {number}; try --output {number}=null:"
+                )
     return {function: [targets[k] for k in sorted(targets)] for function, targets in found.items()}
 
 

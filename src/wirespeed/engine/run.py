@@ -167,10 +167,10 @@ class Running:
         self._parts: dict[graphs.Node, Part] = {}
         with contextlib.ExitStack() as undo:
             undo.callback(os.close, self._wake)
-            undo.callback(self._close_parts)
-            self._open_parts(workers)
             self._arena = undo.enter_context(arena_for(graph, workers))
             self._pool = undo.enter_context(pool_for(pool, workers, graph))
+            undo.callback(self._close_parts)  # while their memory is still mapped
+            self._open_parts(workers)
             self._copies = [
                 GraphCopy(graph, self._parts, Site(self._arena, self._pool, i, workers, burst, 0), self._wake, busy)
                 for i in range(workers)
@@ -247,7 +247,8 @@ class Running:
     def _finish(self) -> None:
         """After the last worker: close the parts, take the final report, give the memory back."""
         self._close_parts()
-        self._final = self._snapshot(finished=True)
+        with self._lock:  # a report that another thread is taking reads memory that is unmapped below
+            self._final = self._snapshot(finished=True)
         self._parts.clear()
         if not self._final.balanced:
             log.error("the books do not balance:\n%s", self._final)

@@ -1,6 +1,8 @@
 """How packets come in and go out: one module for each kind of port, named in :data:`KINDS`."""
 
 import importlib
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from wirespeed.core.element import Element
@@ -14,29 +16,48 @@ KINDS = {
     "null": ("wirespeed.ports.null", "NullPort"),
 }
 
+_PART = re.compile("(?:[^,]|,,)+")
+
 
 def port(word: str, /, **options: Any) -> Element:
     """The port that ``kind:target,option=value,...`` names; options may also be given by keyword, as values.
 
     The target is what stands before the first comma (for kinds that have one): a file, a name.  A comma inside a
-    target is written twice.  Raises :class:`GraphError` for a kind or an option that is not there or out of range;
-    files and devices are opened when the graph runs.
+    target or a value is written twice; an equals sign needs no care unless an option's name stands before it.  The
+    value of an option that is a list goes on over commas until an option is named: ``size=64,594,flows=8``.
+    Raises :class:`GraphError` for a kind or an option that is not there or out of range; files and devices are opened
+    when the graph runs.
     """
     kind, colon, rest = word.partition(":")
     if not colon or kind not in KINDS:
         known = ", ".join(f"{k}:" for k in KINDS)
         raise GraphError(f"port {word!r}: got kind {kind!r}, wanted one of {known}; write for example pcap:in.pcap")
-    parts = rest.replace(",,", "\0").split(",")
-    words = [p.replace("\0", ",") for p in parts if p]
-    target = words.pop(0) if words and "=" not in words[0] else ""
-    for option in words:
-        key, equals, value = option.partition("=")
-        if not equals:
-            raise GraphError(f"port {word!r}: got {option!r}, wanted option=value; `wirespeed ports` lists the options")
+    target, written = _split(word, rest, kind_class(kind).OPTIONS)
+    for key in written:
         if key in options:
             raise GraphError(f"port {word!r}: option {key!r} is given twice; give it once")
-        options[key] = value
-    return make(kind, target, options)
+    return make(kind, target, {**written, **options})
+
+
+def _split(word: str, rest: str, declared: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """The target and the options of what stands behind the kind of a port word."""
+    target, last = "", ""
+    options: dict[str, str] = {}
+    for number, part in enumerate(_PART.findall(rest)):
+        key, equals, value = part.replace(",,", ",").partition("=")
+        if number == 0 and not rest.startswith(",") and key not in (declared if equals else ()):
+            target = part.replace(",,", ",")
+        elif equals and key in options:
+            raise GraphError(f"port {word!r}: option {key!r} is given twice; give it once")
+        elif equals and key in declared:
+            options[key], last = value, key
+        elif last and declared[last].many:
+            options[last] += f",{key}{equals}{value}"
+        elif equals:
+            options[key] = value
+        else:
+            raise GraphError(f"port {word!r}: got {key!r}, wanted option=value; `wirespeed ports` lists the options")
+    return target, options
 
 
 def make(kind: str, target: str, options: dict[str, Any]) -> Element:

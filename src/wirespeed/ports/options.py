@@ -55,8 +55,8 @@ class Rate(NamedTuple):
 class Option:
     """One option of a port: the word for its type, its default as a user would write it, a sentence, its parser.
 
-    A default of None means that the option is not set, and is handed on as None.  ``many`` says that the value is a list
-    with commas, so that in a port word whatever does not name an option goes on with it: ``size=64,594,mac=...``.
+    A default of None means that the option is not set, and is handed on as None.  ``many`` says that the value is a
+    list with commas: in a port word, what follows goes on with it until an option is named (``size=64,594,flows=9``).
     """
 
     type: str

@@ -1,0 +1,79 @@
+"""``wirespeed run``: packets through a chain of ports and functions."""
+
+import sys
+from typing import Any
+
+from wirespeed.cli import session
+from wirespeed.cli.parser import Parser
+from wirespeed.errors import GraphError
+
+EPILOG = """
+words of the chain:
+  kind:target,option=value   a port; `wirespeed ports` lists them
+  file.py                    the function in that file that is decorated with @wirespeed.function
+  file.py:name               one of several
+
+The chain begins and ends with a port and is read as an arrow: what the first port receives goes through each function
+in turn; a function's verdict 0 (FORWARD) goes on along the chain. The report goes to standard output, or, when packets
+go there (pcap:-), to standard error.
+
+examples:
+  wirespeed run pcap:in.pcap one_hop.py pcap:out.pcap
+  wirespeed run pcap:in.pcap spray.py null: --output 1=pcap:one.pcap --output 2=pcap:two.pcap
+  wirespeed run generator:,size=64 null: --seconds 2 --cores 0-1 --json
+  tcpdump -w - | wirespeed run pcap:- one_hop.py pcap:- | tshark -r -
+"""
+
+
+def configure(parser: Parser) -> None:
+    """Declare the words and options."""
+    parser.epilog = EPILOG
+    parser.formatter_class = Parser.Verbatim
+    parser.add_argument("words", nargs="+", metavar="WORD", help="ports and functions, in the order packets take")
+    parser.add_argument(
+        "--output", action="append", default=[], metavar="[NAME.]K=PORT",
+        help="where output K of the last function (or of the one called NAME) leads; may be given again",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tap", action="append", default=[], metavar="STAGE=FILE",
+        help="write what passes a stage to a capture file: one_hop=x.pcapng; may be given again",
+    )  # fmt: skip
+    session.configure(parser)
+
+
+def main(arguments: Any) -> int:
+    """Build the chain, run it, print the report."""
+    from wirespeed.cli.words import build
+
+    chain = build(arguments.words, arguments.output)
+    names = [element.name for element in chain]
+    to_stdout = "pcap:-" in [word.partition(",")[0] for word in arguments.words[-1:] + outputs_of(arguments.output)]
+    if to_stdout and sys.stdout.isatty():
+        raise GraphError("standard output is a terminal, which packets would only confuse; redirect it, or name a file")
+    report = session.conduct(chain, arguments, taps=taps(arguments.tap, names))
+    return session.tell(report, arguments, to_stderr=to_stdout)
+
+
+def outputs_of(texts: list[str]) -> list[str]:
+    """The port words of ``--output`` options."""
+    return [text.partition("=")[2] for text in texts]
+
+
+def taps(texts: list[str], names: list[str]) -> dict[str, Any]:
+    """From each ``STAGE=FILE`` a port that writes the file; both sides may have an equals sign of their own."""
+    from wirespeed.cli.parser import did_you_mean, listed
+    from wirespeed.ports import make
+
+    found: dict[str, Any] = {}
+    for text in texts:
+        known = [*names, *(name.partition(":")[2] for name in names)]
+        stage = next(
+            (name for name in sorted(known, key=len, reverse=True) if name and text.startswith(f"{name}=")), None
+        )
+        if stage is None:
+            near = did_you_mean(text.partition("=")[0], names) or f"; the stages are {listed(names)}"
+            raise GraphError(f"option --tap: got {text!r}, wanted STAGE=FILE such as {names[0]}=x.pcapng{near}")
+        if stage in found:
+            raise GraphError(f"option --tap: {stage} is tapped twice; one file has all that passes it")
+        found[stage] = make("pcap", text[len(stage) + 1 :], {})
+    return found

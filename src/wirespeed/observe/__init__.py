@@ -1,0 +1,1 @@
+"""Reading a running instance: rates, the live table."""

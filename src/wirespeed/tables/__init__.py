@@ -1,0 +1,1 @@
+"""Lookup structures, key to value; they know no packets."""
