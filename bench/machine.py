@@ -16,6 +16,8 @@ def describe() -> Iterator[str]:
     """Lines that belong beside any figure."""
     yield f"processor: {_cpu_model()}, {os.cpu_count()} cores, {len(os.sched_getaffinity(0))} allowed"
     yield f"system: Linux {platform.release()}, Python {platform.python_version()}"
+    if (load := os.getloadavg()[0]) > 0.5:
+        yield f"load: {load:.2f}; something else is running, and figures will suffer from it"
 
 
 def _cpu_model() -> str:

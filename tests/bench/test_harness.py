@@ -9,7 +9,7 @@ import pytest
 
 from bench import capture, harness, traffic
 from bench.harness import Figure, Options, Row, ToolFailed
-from bench.peers import Tool, clitools, libraries
+from bench.peers import Tool, clitools, libraries, testpmd
 
 OPTIONS = Options(peer=True, quick=True, runs=1, core=min(os.sched_getaffinity(0)))
 
@@ -191,3 +191,15 @@ def test_an_absent_peer_is_a_row_that_says_so(tmp_path: Path) -> None:
     assert row.name == "capture.count.64B.absent"
     assert row.record()["note"] == "ours: not installed: nowhere_to_be_found; not installed: no-such-program"
     assert row.speedup is None
+
+
+def test_a_session_of_testpmd_forwards_in_each_mode_and_fills_its_buffers() -> None:
+    if testpmd.missing():
+        pytest.skip(f"{testpmd.PROGRAM} is not installed")
+    core = OPTIONS.core
+    with testpmd.Session(core, core, traffic.capture("64B", 1_000), huge=False) as session:
+        for mode in ("io", "csum"):
+            assert session.measure(mode, 0.05).mpps > 0
+        session.fill()
+        for mode in ("macswap", "5tswap"):
+            assert session.measure(mode, 0.05).cycles_per_packet > 0

@@ -13,7 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wirespeed as ws
-from tests.elements import TestElement, TestPort, deal, drop_odd, fail, give_nothing, hold_some, never_return, sink, source
+from tests.elements import (
+    TestElement,
+    TestPort,
+    deal,
+    drop_odd,
+    fail,
+    give_nothing,
+    hold_some,
+    never_return,
+    sink,
+    source,
+)
 
 
 def test_packets_pass_in_order_and_the_books_balance():

@@ -69,7 +69,9 @@ class Arena:
         """The address of ``size`` zeroed bytes, a multiple of ``align``; they live as long as the arena."""
         at = -(-self.used // align) * align
         if at + size > self.size:
-            raise GraphError(f"arena of {self.size} bytes has {self.size - at} left, {size} were asked for; make it larger")
+            raise GraphError(
+                f"arena of {self.size} bytes has {self.size - at} left, {size} were asked for; make it larger"
+            )
         self.used = at + size
         return self.address + at
 

@@ -26,7 +26,7 @@ class Element:
         raise NotImplementedError
 
     def __rshift__(self, other: Any) -> "Chain":
-        return Chain(self) >> other
+        return Chain(self).to(other)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
@@ -45,6 +45,10 @@ class Chain:
         self.links: tuple[tuple[Element, int, Element], ...] = ()
 
     def __rshift__(self, other: Any) -> "Chain":
+        return self.to(other)
+
+    def to(self, other: Any) -> "Chain":
+        """What ``self >> other`` gives."""
         if self.last is None:
             raise GraphError("a chain that ended in several outputs cannot go on; put what follows behind each of them")
         outputs = other if isinstance(other, tuple) else (other,)
@@ -74,5 +78,7 @@ def _as_chain(thing: Any) -> Chain:
         return thing
     if isinstance(thing, Element):
         return Chain(thing)
-    hint = "; decorate it with @wirespeed.function" if callable(thing) else "; give a port, a function or a chain of them"
+    hint = (
+        "; decorate it with @wirespeed.function" if callable(thing) else "; give a port, a function or a chain of them"
+    )
     raise GraphError(f"cannot put {thing!r} into a graph{hint}")

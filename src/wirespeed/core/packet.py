@@ -4,7 +4,7 @@ A *handle* is the address of a record.  The first line is what ports and functio
 when the pool is made, or rarely.  In a chain, ``total``, ``segments`` and all that describes the packet stand in the
 first segment; ``length`` counts the bytes of each.
 
-Resting invariant (of every packet in a pool): ``refcnt`` 1, ``next`` 0, ``segments`` 1, ``meta`` 0 and ``buffer`` its
+Resting invariant (of every packet in a pool): ``refcnt`` 1, ``next`` 0, ``segments`` 1, no flag META and ``buffer`` its
 own.  That is why taking one from the pool writes only what :func:`reset` writes.
 
 Source of the semantics: DPDK's mbuf, with 32-bit lengths, for frames of 64 kB and more (BIG TCP) occur.
@@ -39,7 +39,7 @@ Packet = layout(
         # second line
         ("capacity", "u4"),  # bytes from buffer to its end
         ("mark", "u4"),  # the user's own word, carried along
-        ("meta", "i8"),  # handle of a packet that carries capture options of this one, or 0
+        ("meta", "i8"),  # handle of a packet that carries capture options of this one; valid with flag META
         ("interface", "u4"),  # number of the capture file's interface it came in by
         ("owner", "u4"),  # debug mode: 1 while in a pool, 0 while out
     ],
@@ -48,6 +48,7 @@ Packet = layout(
 assert Packet.offset("capacity") == 64
 HASHED = 1  # ``hash`` is that of these bytes
 BAD_CHECKSUM = 2  # a port found a checksum wrong
+META = 4  # ``meta`` is the handle of a packet; only then is it looked at
 NO_PORT = 0xFFFF
 
 

@@ -20,10 +20,10 @@ import numpy as np
 
 from wirespeed.core import ring
 from wirespeed.core.arena import LINE, Arena
-from wirespeed.core.packet import HEADROOM, Packet
+from wirespeed.core.packet import HEADROOM, META, Packet
 from wirespeed.errors import GraphError
 from wirespeed.jit.atomics import fetch_add
-from wirespeed.jit.intrinsics import copy, load_i64, move, store_i64
+from wirespeed.jit.intrinsics import copy, load_handle, load_i64, move, store_i64
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import layout
 from wirespeed.jit.machine import DEBUG
@@ -66,7 +66,7 @@ RECORD = Packet.size  # a packet's buffer follows its record
 def _check_out(pool, handles, n):
     """Debug mode: note that packets leave the pool."""
     for i in range(n):
-        Packet(load_i64(handles + 8 * i)).owner = 0
+        Packet(load_handle(handles + 8 * i)).owner = 0
 
 
 @kernel
@@ -74,7 +74,7 @@ def _check_in(pool, handles, n):
     """Debug mode: take what does not belong here out of the list; return how many stay."""
     kept = i64(0)
     for i in range(n):
-        handle = load_i64(handles + 8 * i)
+        handle = load_handle(handles + 8 * i)
         q = Pool(pool)
         offset = handle - q.first
         if offset < 0 or offset >= q.size * q.stride or offset % q.stride != 0:
@@ -161,59 +161,69 @@ def put_bulk(cache, handles, n):
 
 
 @kernel
+def _put_one(cache, handle):
+    """Put one packet in its resting state into the cache, or into its own pool's ring when that is another."""
+    # The slot behind the last one of the cache is kept for this.
+    slot = cache + HANDLES + 8 * Cache(cache).limit
+    store_i64(slot, handle)
+    pool = Packet(handle).pool
+    if pool == Cache(cache).pool:
+        put_bulk(cache, slot, i64(1))
+    elif not DEBUG or _check_in(pool, slot, 1) == 1:
+        ring.enqueue(pool + RING, slot, i64(1), True, False)
+
+
+@kernel
 def free_segments(cache, handle):
     """Give up one hold of a packet: its segments return to their pools when it was the last one."""
+    meta = i64(0)
     while handle != 0:
         p = Packet(handle)
         following = p.next
         if p.refcnt == 1 or fetch_add(p, "refcnt", u32(0xFFFFFFFF)) == 1:
-            meta = p.meta
+            if p.flags & META:
+                meta = p.meta
             p.refcnt = 1
             p.next = 0
             p.segments = 1
-            p.meta = 0
-            at = Cache(cache)
-            cell = at.pool
-            if p.pool == cell:
-                scratch = cache + HANDLES + 8 * at.limit  # the slot behind the last one, kept for this
-                store_i64(scratch, handle)
-                put_bulk(cache, scratch, i64(1))
-            else:
-                _put_elsewhere(cache, handle)
-            if meta != 0:
-                # A meta packet is one segment without a meta of its own: this ends.
-                m = Packet(meta)
-                m.refcnt = 1
-                scratch = cache + HANDLES + 8 * at.limit
-                store_i64(scratch, meta)
-                put_bulk(cache, scratch, i64(1))
+            p.flags = 0
+            _put_one(cache, handle)
         handle = following
+        if handle == 0:  # the options that the packet carried are a packet too, without any of their own
+            handle, meta = meta, i64(0)
 
 
 @kernel
-def _put_elsewhere(cache, handle):
-    """Put a packet of another pool into that pool's ring."""
-    pool = Packet(handle).pool
-    scratch = cache + HANDLES + 8 * Cache(cache).limit
-    store_i64(scratch, handle)
-    if not DEBUG or _check_in(pool, scratch, 1) == 1:
-        ring.enqueue(pool + RING, scratch, i64(1), True, False)
-
-
-@kernel(inline=True)
-def free_bulk(cache, handles, n):
-    """Give up one hold of each of ``n`` packets, chains or not; the list at ``handles`` is used up."""
+def _free_mixed(cache, handles, n):
+    """:func:`free_bulk` when some are chains, held elsewhere, of another pool or with capture options."""
     pool = Cache(cache).pool
     plain = i64(0)
     for i in range(n):
-        handle = load_i64(handles + 8 * i)
+        handle = load_handle(handles + 8 * i)
         p = Packet(handle)
-        if p.next == 0 and p.refcnt == 1 and p.pool == pool and p.meta == 0:
+        if p.next == 0 and p.refcnt == 1 and p.pool == pool and p.flags & META == 0:
             store_i64(handles + 8 * plain, handle)
             plain += 1
         else:
             free_segments(cache, handle)
     put_bulk(cache, handles, plain)
+
+
+@kernel(inline=True)
+def free_bulk(cache, handles, n):
+    """Give up one hold of each of ``n`` packets, chains or not; the list at ``handles`` is used up.
+
+    One pass without branches tells whether all are in their resting state, which nearly always they are.
+    """
+    pool = Cache(cache).pool
+    odd = i64(0)
+    for i in range(n):
+        p = Packet(load_handle(handles + 8 * i))
+        odd |= p.next | (p.pool ^ pool) | i64(p.refcnt ^ u32(1)) | i64(p.flags & META)
+    if odd == 0:
+        put_bulk(cache, handles, n)
+    else:
+        _free_mixed(cache, handles, n)
 
 
 @kernel(inline=True)
@@ -261,9 +271,13 @@ class PacketPool:
 
     def __init__(self, size: int, room: int = HEADROOM + 2048, *, arena: Arena | None = None) -> None:
         if size < 1 or size > 1 << 30:
-            raise GraphError(f"pool size must be 1 to {1 << 30}, got {size}; give the packets that may be under way at once")
+            raise GraphError(
+                f"pool size must be 1 to {1 << 30}, got {size}; give the packets that may be under way at once"
+            )
         if room <= HEADROOM or room > 1 << 24:
-            raise GraphError(f"buffer room must be {HEADROOM + 1} to {1 << 24} bytes, got {room}; headroom is {HEADROOM}")
+            raise GraphError(
+                f"buffer room must be {HEADROOM + 1} to {1 << 24} bytes, got {room}; headroom is {HEADROOM}"
+            )
         self.size = size
         self.room = room
         slots = 1 << size.bit_length()

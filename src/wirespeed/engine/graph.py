@@ -48,7 +48,9 @@ def build(chains: Iterable[Chain | Element], taps: Mapping[str, Any] | None = No
     nodes: dict[tuple[Element, str], Node] = {}
     for chain in chains:
         if isinstance(chain, Element):
-            raise GraphError(f"{chain.name} stands alone; a graph leads from a port to a port: port >> function >> port")
+            raise GraphError(
+                f"{chain.name} stands alone; a graph leads from a port to a port: port >> function >> port"
+            )
         if not isinstance(chain, Chain):
             raise GraphError(f"got {chain!r}, wanted a chain of elements such as port >> function >> port")
         for source, output, target in chain.links:
@@ -103,7 +105,7 @@ def _tap(nodes: list[Node], name: str, element: Element) -> list[Node]:
 
 
 def _order(nodes: list[Node]) -> list[Node]:
-    sorter: TopologicalSorter[Node] = TopologicalSorter({n: () for n in nodes})
+    sorter: TopologicalSorter[Node] = TopologicalSorter(dict.fromkeys(nodes, ()))
     for node in nodes:
         for target in node.targets.values():
             sorter.add(target, node)
@@ -111,7 +113,9 @@ def _order(nodes: list[Node]) -> list[Node]:
         ordered = list(sorter.static_order())
     except CycleError as error:
         names = " >> ".join(n.name for n in reversed(error.args[1]))
-        raise GraphError(f"the graph has a cycle, {names}; packets would never leave it: break it with a port") from None
+        raise GraphError(
+            f"the graph has a cycle, {names}; packets would never leave it: break it with a port"
+        ) from None
     reached = {t for n in nodes for t in n.targets.values()}
     for node in ordered:
         if node.role != "source" and node not in reached:

@@ -117,11 +117,11 @@ class GraphCopy:
     def waiting(self, node: Node) -> int:
         """Packets in a node's pending box and outboxes."""
         pending = self.record(self.graph.nodes.index(node)).pending.length
-        return int(pending) + sum(Outbox.at(self.outboxes[node, k]).length for k in node.targets if k > 0)
+        return int(pending) + sum(int(Outbox.at(self.outboxes[node, k]).length) for k in node.targets if k > 0)
 
     def stage_name(self) -> str:
         """The name of the stage the worker is in, or was in last."""
-        return self.graph.nodes[self.worker.at].name
+        return self.graph.nodes[int(self.worker.at)].name
 
     def drops(self, node: Node) -> dict[str, int]:
         """Drops of a node by reason, those that occurred."""

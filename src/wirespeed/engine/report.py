@@ -105,7 +105,12 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Plain dictionaries, lists and numbers."""
         plain = dataclasses.asdict(self)
-        plain |= {"packets": self.packets, "received": self.received, "dropped": self.dropped, "balanced": self.balanced}
+        plain |= {
+            "packets": self.packets,
+            "received": self.received,
+            "dropped": self.dropped,
+            "balanced": self.balanced,
+        }
         return plain
 
     def to_json(self) -> str:
@@ -151,13 +156,23 @@ def _row(s: StageReport) -> tuple[str, ...]:
     out = " + ".join(f"{n:,}" for n in s.outputs) if len(s.outputs) > 1 else f"{s.packets_out:,}"
     per_packet = "" if s.cycles_per_packet is None else f"{s.cycles_per_packet:.1f}"
     size = f"{s.bytes:,}" if s.bytes else ""
-    return (s.name, "" if s.kind == "source" else f"{s.packets_in:,}", out, f"{s.dropped:,}", f"{s.held:,}", size, per_packet)
+    return (
+        s.name,
+        "" if s.kind == "source" else f"{s.packets_in:,}",
+        out,
+        f"{s.dropped:,}",
+        f"{s.held:,}",
+        size,
+        per_packet,
+    )
 
 
 def _align(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
-        "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip()
+        "  ".join(
+            c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
         for row in rows
     ]
 

@@ -21,10 +21,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from wirespeed.core.element import Chain, Element
+from wirespeed.core.pool import drain as _drain
 from wirespeed.core.stage import COMMON_DROPS, MAX_BURST, Part, Site
 from wirespeed.engine import graph as graphs
-from wirespeed.core.pool import drain as _drain
-from wirespeed.engine.clock import CycleClock, read_cycles as _now
+from wirespeed.engine.clock import CycleClock
+from wirespeed.engine.clock import read_cycles as _now
 from wirespeed.engine.placement import GraphCopy, arena_for, pool_for
 from wirespeed.engine.report import Report, StageReport, WorkerReport
 from wirespeed.engine.worker import work
@@ -123,7 +124,9 @@ def _step(deadline: float | None) -> float:
 
 
 def _live_table() -> Callable[["Running"], None]:
-    raise GraphError("live=True needs a terminal's table; pass live=wirespeed.observe.live.Table() or use the command line")
+    raise GraphError(
+        "live=True needs a terminal's table; pass live=wirespeed.observe.live.Table() or use the command line"
+    )
 
 
 @contextlib.contextmanager
@@ -293,7 +296,9 @@ class Running:
 
     def _own(self) -> None:
         if os.getpid() != self._pid:
-            raise WirespeedError("this run belongs to the process that started it, not to its fork; start a new one here")
+            raise WirespeedError(
+                "this run belongs to the process that started it, not to its fork; start a new one here"
+            )
 
     def __enter__(self) -> "Running":
         return self

@@ -320,5 +320,3 @@ def work(address):
         w.idle_since = u64(0)
     store_release(w, "end", u64(cycles()))
     return rounds
-
-

@@ -77,7 +77,10 @@ fetch_and = _update("and", "Clear bits of a field and return what it held before
 
 @intrinsic(prefer_literal=True)
 def compare_exchange(typingctx, pointer, name, expected, desired):
-    """Replace ``expected`` by ``desired``; return whether it did.  Acquire and release on success, acquire on failure."""
+    """Replace ``expected`` by ``desired``; return whether it did.
+
+    Acquire and release on success, acquire on failure.
+    """
     field = _plain(pointer, name)
 
     def codegen(context, builder, signature, args):
@@ -109,4 +112,3 @@ __all__ = [
     "compare_exchange", "exchange", "fence_acquire", "fence_full", "fence_release", "fetch_add", "fetch_and",
     "fetch_or", "load_acquire", "load_relaxed", "store_relaxed", "store_release",
 ]  # fmt: skip
-

@@ -19,7 +19,9 @@ from numba.core.caching import CacheImpl, _CacheLocator
 from wirespeed.jit.machine import DEBUG, PORTABLE
 
 PACKAGE = Path(__file__).resolve().parent.parent
-_IMPORT = re.compile(r"^\s*(?:from\s+(wirespeed[\w.]*)\s+import\s+(\([^)]*\)|[^\n#]+)|import\s+(wirespeed[\w.]*))", re.M)
+_IMPORT = re.compile(
+    r"^\s*(?:from\s+(wirespeed[\w.]*)\s+import\s+(\([^)]*\)|[^\n#]+)|import\s+(wirespeed[\w.]*))", re.M
+)
 
 
 def root() -> Path:

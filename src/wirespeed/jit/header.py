@@ -343,7 +343,11 @@ def _get_of_state(context, builder, state, value, name):
     field = field_of(state.layout, name)
     if field.sub is not None or field.count:
         at = builder.add(value, I64(field.offset))
-        return at if field.sub is not None else _array(context, builder, ArrayType(array_code(field)), at, I64(field.count))
+        return (
+            at
+            if field.sub is not None
+            else _array(context, builder, ArrayType(array_code(field)), at, I64(field.count))
+        )
     return context.cast(builder, load_field(builder, value, field), field.type, types.int64)
 
 

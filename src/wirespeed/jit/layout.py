@@ -17,7 +17,8 @@ style padding is written as ``(None, size)``: that many bytes that belong to nob
 import ctypes
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from llvmlite import ir
@@ -33,7 +34,8 @@ INTEGERS = {
 }  # fmt: skip
 
 
-class Field(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Field:
     """Where one field of a layout lies: bytes from the start, and bits from the container's least significant one."""
 
     name: str
@@ -116,7 +118,7 @@ class Layout:
 
     def array_at(self, address: int, length: int) -> Any:
         """A NumPy structured array over raw memory.  The memory's owner must outlive the array."""
-        memory = (ctypes.c_uint8 * (self.size * length)).from_address(address)
+        memory: Any = (ctypes.c_uint8 * (self.size * length)).from_address(address)
         return np.frombuffer(memory, self.dtype, length)
 
     def offset(self, name: str) -> int:
@@ -128,6 +130,10 @@ class Layout:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _find, (self.name, self.hash)
+
+
+def _order(field: Field) -> Literal["big", "little"]:
+    return "big" if field.swap else "little"
 
 
 class Record:
@@ -148,20 +154,19 @@ class Record:
             return Record(field.sub, self._array[name])
         if field.count:
             return self._array[name][0]
-        value = self._container(field).tobytes()
-        number = int.from_bytes(value, "big" if field.swap else "little", signed=bool(field.type.signed))
+        number = int.from_bytes(self._container(field).tobytes(), _order(field), signed=bool(field.type.signed))
         return number >> field.shift & (1 << field.bits) - 1 if field.bits else number
 
     def __setattr__(self, name: str, value: int) -> None:
         field = self._field(name)
         if field.sub is not None or field.count:
             raise AttributeError(f"{name!r} is a place in {self._layout.name}, not a value; write its elements")
-        order = "big" if field.swap else "little"
         container = self._container(field)
         if field.bits:
             mask = (1 << field.bits) - 1 << field.shift
-            value = int.from_bytes(container.tobytes(), order) & ~mask | int(value) << field.shift & mask
-        container[:] = np.frombuffer((int(value) & (1 << 8 * field.size) - 1).to_bytes(field.size, order), np.uint8)
+            value = int.from_bytes(container.tobytes(), _order(field)) & ~mask | int(value) << field.shift & mask
+        whole = (int(value) & (1 << 8 * field.size) - 1).to_bytes(field.size, _order(field))
+        container[:] = np.frombuffer(whole, np.uint8)
 
     def _field(self, name: str) -> Field:
         if name not in self._layout.fields:

@@ -152,7 +152,7 @@ MAP_FAILED = ctypes.c_void_p(-1).value
 
 
 def map_memory(size: int, fd: int = -1, at: int = 0, flags: int = 0) -> int:
-    """Map ``size`` bytes, of the file ``fd`` or of nothing; return the address.  ``OSError`` when the kernel refuses."""
+    """Map ``size`` bytes, of the file ``fd`` or of nothing; return the address.  Raises ``OSError``."""
     how = flags | (mmap.MAP_SHARED if fd >= 0 else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     how |= MAP_FIXED_NOREPLACE if at else 0
     got = _libc.mmap(at or None, size, mmap.PROT_READ | mmap.PROT_WRITE, how, fd, 0)

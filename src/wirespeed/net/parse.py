@@ -2,8 +2,9 @@
 
 Theory of operation
 -------------------
-``locate(frame, length, link, want)`` is put into the caller's loop by the compiler, and ``want`` is a literal: what is
-not wanted folds away, down to one comparison of the length for a function that names ``eth`` only.  The common case,
+``locate(frame, length, link, want)`` is put into the caller's loop by the compiler, and ``want`` is a constant: what is
+not wanted folds away, down to one comparison of the length for a function that names ``eth`` only.  (Write it as
+``np.int64(ETH | IPV4)``: the type of a bare literal has its value, and numba would compile all of this anew for each.)  The common case,
 Ethernet with IPv4 without options and not a fragment (and IPv6 without extension headers, where ``ipv6`` is wanted), is
 told inline with no loop and no memory.  Every other frame goes to :func:`walk`, out of line, which takes the same steps
 as :mod:`wirespeed.net.dissect` and stops where a tunnel's inner frame begins.
@@ -235,7 +236,7 @@ def find(frame, length, link, want):
 
 @kernel(inline=True)
 def locate(frame, length, link, want):
-    """Find the headers that ``want``, a literal, has bits of; see the module's docstring for the nine integers."""
+    """Find the headers that ``want``, a constant, has bits of; see the module's docstring for the nine integers."""
     bits, vlan, vlan2, mpls, l3, fragment6, l4, payload, end, _ = find(frame, length, link, want)
     if not want & PAYLOAD:
         payload, end = i64(0), i64(0)

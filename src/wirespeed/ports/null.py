@@ -13,7 +13,7 @@ from wirespeed.core.packet import HEADROOM, Packet, reset
 from wirespeed.core.pool import alloc_bulk, free_bulk
 from wirespeed.core.stage import Head, Placement, Site
 from wirespeed.errors import GraphError
-from wirespeed.jit.intrinsics import load_i64
+from wirespeed.jit.intrinsics import load_handle
 from wirespeed.jit.kernel import stage
 from wirespeed.jit.layout import layout
 from wirespeed.ports import options
@@ -45,7 +45,7 @@ def receive(state, burst, n):
     n = alloc_bulk(s.head.cache, burst, n)
     size = s.size
     for i in range(n):
-        reset(Packet(load_i64(burst + 8 * i)), size)
+        reset(Packet(load_handle(burst + 8 * i)), size)
     s.head.bytes += u64(n * size)
     if left >= 0:
         s.left = left - n
@@ -58,7 +58,7 @@ def transmit(state, burst, n):
     h = Head(state)
     size = i64(0)
     for i in range(n):
-        size += i64(Packet(load_i64(burst + 8 * i)).total)
+        size += i64(Packet(load_handle(burst + 8 * i)).total)
     h.bytes += u64(size)
     free_bulk(h.cache, burst, n)
     return i64(0)
@@ -101,7 +101,9 @@ class NullPart:
             return Placement(transmit.address, address)
         room = site.pool.room - HEADROOM
         if self.port.size > room:
-            raise GraphError(f"null option size: got {self.port.size}, wanted at most {room}, the room of a pool's buffer")
+            raise GraphError(
+                f"null option size: got {self.port.size}, wanted at most {room}, the room of a pool's buffer"
+            )
         state = State.at(address)
         state.size = self.port.size
         count = self.port.count

@@ -117,7 +117,9 @@ class ExactTable:
         if not 1 <= capacity <= 1 << 30:
             raise GraphError(f"table capacity must be 1 to {1 << 30}, got {capacity}; give the most keys it is to hold")
         if entry.size % 8 or 8 * words > entry.size:
-            raise GraphError(f"a table's entry is whole 64-bit words, the key first; got {entry} with {words} words of key")
+            raise GraphError(
+                f"a table's entry is whole 64-bit words, the key first; got {entry} with {words} words of key"
+            )
         self.entry = entry
         slots = 2 << (capacity - 1).bit_length()
         size = Table.size + 8 * slots + capacity * entry.size

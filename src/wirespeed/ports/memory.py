@@ -1,0 +1,247 @@
+"""The memory port: a Python program pushes packets into a graph and pulls out what leaves it, burst by burst.
+
+``m = port("memory:")`` is a source, a sink, or both; :meth:`MemoryPort.push` fills what a graph reads, in
+:meth:`MemoryPort.pull` arrives what a graph writes.  The two directions are two rings of frames
+(:mod:`wirespeed.ports.frame_ring`) that belong to the port: packets can be pushed before a run and pulled after it.
+A full ring refuses: the graph feels back-pressure, ``push`` returns how many it took.
+
+Thread rule: any thread may push and pull; each end has a lock.
+"""
+
+import itertools
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from wirespeed.core.element import Element
+from wirespeed.core.frame import Packet, as_packets
+from wirespeed.core.stage import Placement, Site
+from wirespeed.errors import GraphError
+from wirespeed.ports import options
+from wirespeed.ports.frame_ring import MOST_FRAME, UNIT, FrameInfo, FrameQueue
+from wirespeed.ports.frame_stages import SINK_DROPS, SOURCE_DROPS, State, receive, transmit
+from wirespeed.ports.options import Option
+
+SLICE_NS = 1_000_000  # a waiting Python thread comes back this often, so that Ctrl-C works
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Frames as NumPy columns: packet i has the bytes ``data[offset[i] : offset[i] + length[i]]``."""
+
+    data: Any
+    offset: Any
+    length: Any
+    wire: Any
+    time: Any
+    port: Any
+    link: Any
+    mark: Any
+
+    def __len__(self) -> int:
+        return len(self.length)
+
+    def packets(self) -> list[Packet]:
+        """The same as a list of packets."""
+        whole = self.data.tobytes()
+        columns = (self.offset, self.length, self.time, self.port, self.wire, self.link, self.mark)
+        return [Packet(whole[at : at + n], *rest) for at, n, *rest in zip(*(c.tolist() for c in columns))]
+
+
+class MemoryPort(Element):
+    """``memory:``; push into a graph, pull out of it.
+
+    ``size`` is that of each direction's ring in bytes, rounded up to a power of two; a packet takes up to 63 bytes
+    more than its data.  Close it, or leave its ``with``, to give the memory back before the object is gone.
+    """
+
+    KIND = "memory"
+    SUMMARY = "packets that a Python program pushes and pulls"
+    OPTIONS: ClassVar[dict[str, Option]] = {
+        "size": Option(
+            "bytes", "4MB", "bytes of packets that wait in each direction", options.size(256, 1 << 36, "4MB")
+        ),
+    }
+
+    def __init__(self, target: str = "", **given: Any) -> None:
+        self.name = f"memory:{target}"
+        self.size: int = options.read(self.KIND, self.OPTIONS, given)["size"]
+        self._queues: dict[str, FrameQueue] = {}
+        self._locks = {"source": threading.Lock(), "sink": threading.Lock()}
+        self._runs = {"source": 0, "sink": 0}  # that have it open in this role
+        self._written = False  # whether any run had it as a sink
+
+    def open(self, role: str, workers: int) -> "MemoryPart":
+        """One direction of it, for one run."""
+        queue = self._queue(role)
+        with self._locks[role]:
+            self._runs[role] += 1
+            self._written = self._written or role == "sink"
+        return MemoryPart(self, role, queue)
+
+    def _close_run(self, role: str) -> None:
+        """What a run wrote can still be pulled; what it did not read is left to the next one."""
+        with self._locks[role]:
+            self._runs[role] -= 1
+            queue = self._queues[role]
+            if role == "source" and not self._runs[role] and queue.closed and not len(queue):
+                queue.closed = False
+
+    def _queue(self, role: str) -> FrameQueue:
+        with self._locks[role]:
+            if role not in self._queues:
+                self._queues[role] = FrameQueue(self.size)
+            return self._queues[role]
+
+    def push(self, frames: Iterable[Any], *, time: Any = 0, timeout: float | None = 0.0) -> int:
+        """Give packets to the graph that reads here; return how many were taken.
+
+        A frame is bytes, a :class:`wirespeed.Packet`, or anything with ``__bytes__``, such as a scapy packet.  ``time``
+        (ns since 1970) is for those that have none.  When the ring is full, waits up to ``timeout`` seconds for room
+        (None: as long as it takes).  Raises :class:`GraphError` for a frame that can never fit, and takes none then.
+        """
+        packets = as_packets(frames, time)
+        infos = np.zeros(len(packets), FrameInfo.dtype)
+        for i, packet in enumerate(packets):
+            infos[i] = (packet.time, len(packet), packet.wire, packet.mark, packet.port, packet.link)
+        return self._push(infos, np.frombuffer(b"".join(p.data for p in packets), np.uint8), timeout)
+
+    def push_columns(self, data: Any, lengths: Any, *, time: Any = 0, timeout: float | None = 0.0) -> int:
+        """As :meth:`push`, of NumPy columns: one ``time`` or one for each packet.
+
+        ``data`` (uint8) has the packets end to end, or each in a row of its own of which ``lengths`` says how much.
+        """
+        data, lengths = np.asarray(data, np.uint8), np.asarray(lengths, np.int64)
+        wide = data.ndim == 2
+        most = data.shape[1] if wide else len(data)
+        if (
+            lengths.ndim != 1
+            or (lengths < 0).any()
+            or (lengths > most).any()
+            or (not wide and lengths.sum() > len(data))
+        ):
+            raise GraphError(f"lengths do not fit data of shape {data.shape}; give one length, within data, a packet")
+        if wide:
+            data = data[: len(lengths)][np.arange(most) < lengths[:, None]]
+        infos = np.zeros(len(lengths), FrameInfo.dtype)
+        infos["length"] = infos["wire"] = lengths
+        infos["time"], infos["link"] = time, 1
+        return self._push(infos, np.ascontiguousarray(data), timeout)
+
+    def _push(self, infos: Any, data: Any, timeout: float | None) -> int:
+        queue = self._queue("source")
+        lengths = infos["length"].tolist()
+        _check_lengths(lengths, queue.size)
+        starts = list(itertools.accumulate(lengths, initial=0))
+        deadline = _deadline(timeout)
+        done = 0
+        while True:
+            with self._locks["source"]:
+                if queue.closed:
+                    raise GraphError(
+                        f"{self.name} was closed for input; it opens again when the run that reads it ends"
+                    )
+                done += queue.push(infos[done:], data[starts[done] :])
+            left = deadline - time.monotonic_ns()
+            if done == len(lengths) or left <= 0:
+                return done
+            queue.wait_for_room(-(-lengths[done] // UNIT) * UNIT + UNIT, min(left, SLICE_NS))
+
+    def close_input(self) -> None:
+        """Say that no packet follows, so that the run that reads here can end; then packets can be pushed again."""
+        queue = self._queue("source")
+        with self._locks["source"]:
+            queue.closed = True
+
+    def pull(self, max: int | None = None, timeout: float | None = 0.0) -> list[Packet]:
+        """Up to ``max`` packets that a graph wrote here, in order; all there are when it is None.
+
+        When there is none, waits up to ``timeout`` seconds for the first (None: as long as a run may write one).
+        """
+        return self.pull_columns(max, timeout).packets()
+
+    def pull_columns(self, max: int | None = None, timeout: float | None = 0.0) -> Columns:
+        """As :meth:`pull`, as NumPy columns."""
+        queue = self._queue("sink")
+        most = (1 << 62) if max is None else max
+        deadline = _deadline(timeout)
+        while True:
+            # Looked at before the ring: whatever was written before the end is then in it.
+            ended = self._written and not self._runs["sink"]
+            with self._locks["sink"]:
+                infos, data = queue.pull(most)
+            left = deadline - time.monotonic_ns()
+            if len(infos) or ended or left <= 0 or most <= 0:
+                return _columns(infos, data)
+            queue.wait_for_frame(min(left, SLICE_NS))
+
+    def __iter__(self) -> Iterator[Packet]:
+        """Packets as they come, until the run that writes here has ended and all are pulled."""
+        while packets := self.pull(timeout=None):
+            yield from packets
+
+    @property
+    def waiting(self) -> int:
+        """Packets that can be pulled now."""
+        return len(self._queue("sink"))
+
+    def close(self) -> None:
+        """Give the memory back, and what waits in it up.  No run may use the port any more."""
+        for role in self._locks:
+            with self._locks[role]:
+                if queue := self._queues.pop(role, None):
+                    queue.close()
+
+    def __enter__(self) -> "MemoryPort":
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.close()
+
+
+def _check_lengths(lengths: list[int], size: int) -> None:
+    most = min(size - UNIT, MOST_FRAME)
+    for i, length in enumerate(lengths):
+        if length > most:
+            raise GraphError(
+                f"frame {i} has {length} bytes, the memory port takes at most {most}; make it larger, such as size=8MB"
+            )
+
+
+def _deadline(timeout: float | None) -> int:
+    return 1 << 62 if timeout is None else time.monotonic_ns() + int(timeout * 1e9)
+
+
+def _columns(infos: Any, data: Any) -> Columns:
+    length = infos["length"].astype(np.int64)
+    rest = (infos[name] for name in ("wire", "time", "port", "link", "mark"))
+    return Columns(data, np.cumsum(length) - length, length, *rest)
+
+
+class MemoryPart:
+    """One direction of a memory port in a run; all workers share its ring."""
+
+    def __init__(self, port: MemoryPort, role: str, queue: FrameQueue) -> None:
+        self.port = port
+        self.role = role
+        self.queue = queue
+
+    def place(self, site: Site) -> Placement:
+        """This worker's state, which points to the shared ring."""
+        address = site.state(State)
+        State.at(address).ring = self.queue.address
+        if self.role == "sink":
+            return Placement(transmit.address, address, SINK_DROPS, keep=self.queue)
+        return Placement(receive.address, address, SOURCE_DROPS, fds=(self.queue.fd,), keep=self.queue)
+
+    def counters(self) -> dict[str, int]:
+        """Packets that wait in the ring."""
+        return {"waiting": len(self.queue)}
+
+    def close(self) -> None:
+        """The run has ended."""
+        self.port._close_run(self.role)
