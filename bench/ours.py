@@ -8,7 +8,6 @@ import importlib
 import importlib.util
 import json
 import sys
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +20,18 @@ SOURCE, SINK = "null:size=64", "null:"
 
 @dataclass(frozen=True)
 class Chain:
-    """A graph between null ports: the functions in it, and how it is run."""
+    """A graph between null ports: the functions in it, and how it is run.
+
+    A null port leaves a buffer's bytes as they are, zeros at first. So functions that parse get ``frames``: a capture
+    that runs through the worker's buffers first, which then go round with its frames in them (as with testpmd).
+    """
 
     functions: tuple[str, ...] = ()
     burst: int = 32
     cores: tuple[int, ...] = (0,)
     outputs: int = 1
     seconds: float = 1.0
+    frames: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,24 +104,22 @@ def forward(chain: Chain) -> dict[str, float]:
     import wirespeed as ws
 
     for seconds in (0.1, chain.seconds):
-        report = ws.run(
-            _graph(ws, chain),
-            seconds=seconds,
-            cores=list(chain.cores),
-            workers=len(chain.cores),
-            burst=chain.burst,
-        )
-    _balanced(report)
+        report = _run(ws, chain, seconds)
     return asdict(Forwarded(report.packets, report.seconds, report.tsc_hz, len(chain.cores)))
 
 
-def _graph(ws: Any, chain: Chain) -> Any:
-    functions = importlib.import_module("bench.functions")
+def _run(ws: Any, chain: Chain, seconds: float) -> Any:
     graph = ws.port(SOURCE)
     for name in chain.functions:
-        graph = graph >> getattr(functions, name)
+        graph = graph >> getattr(importlib.import_module("bench.functions"), name)
     sinks = tuple(ws.port(SINK) for _ in range(chain.outputs))
-    return graph >> (sinks if chain.outputs > 1 else sinks[0])
+    graphs = [graph >> (sinks if chain.outputs > 1 else sinks[0])]
+    if chain.frames:
+        graphs.insert(0, ws.port(f"pcap:{chain.frames}") >> ws.port(SINK))
+    cores = list(chain.cores)
+    report = ws.run(*graphs, seconds=seconds, cores=cores, workers=len(cores), burst=chain.burst)
+    _balanced(report)
+    return report
 
 
 def _balanced(report: Any) -> None:
@@ -125,19 +127,18 @@ def _balanced(report: Any) -> None:
         raise ToolFailed("the books do not balance: packets in are not packets out, held and dropped")
 
 
-def frames_are_udp(cores: Iterable[int]) -> bool:
-    """Whether our null port hands out UDP with a checksum; else functions that parse would find nothing to do."""
-    cores = tuple(cores)
-    command: Sequence[str] = [sys.executable, "-m", "bench.ours", "frames", json.dumps(asdict(Chain(cores=cores)))]
-    return bool(json.loads(run_timed(command, cores).output)["udp"])
+def share_of_udp(frames: str, core: int) -> float:
+    """How much of what our null port hands out is UDP with a checksum; in the rest a parser would find nothing."""
+    chain = Chain(("only_udp",), cores=(core,), seconds=0.2, frames=frames)
+    command = [sys.executable, "-m", "bench.ours", "frames", json.dumps(asdict(chain))]
+    return float(json.loads(run_timed(command, chain.cores).output)["udp"])
 
 
-def _frames(chain: Chain) -> dict[str, float]:
+def _share_of_udp(chain: Chain) -> dict[str, float]:
     import wirespeed as ws
-    from bench.functions import only_udp
 
-    report = ws.run(ws.port(SOURCE) >> only_udp >> ws.port(SINK), seconds=0.1, cores=list(chain.cores))
-    return {"udp": float(report.stages[-1].packets_in > 0)}
+    report = _run(ws, chain, chain.seconds)
+    return {"udp": report.packets / report.received}
 
 
 def main(job: str, *arguments: str) -> dict[str, float]:
@@ -148,7 +149,7 @@ def main(job: str, *arguments: str) -> dict[str, float]:
         return rewrite(Path(arguments[0]), Path(arguments[1]))
     given = json.loads(arguments[0])
     chain = Chain(**given | {"functions": tuple(given["functions"]), "cores": tuple(given["cores"])})
-    return forward(chain) if job == "forward" else _frames(chain)
+    return forward(chain) if job == "forward" else _share_of_udp(chain)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,8 @@ class Session:
 
     def __init__(self, core: int, main_core: int, frames: Path, huge: bool, size: int = 64) -> None:
         """``frames`` is the capture for :meth:`fill`; without ``huge`` pages it gets ordinary ones."""
-        memory = ["--in-memory"] if huge else ["--in-memory", "--no-huge", "-m", "1024"]
+        # Both leave no files behind; --in-memory does not go together with --no-huge.
+        memory = ["--in-memory"] if huge else ["--no-huge", "--no-shconf", "-m", "1024"]
         self._process = subprocess.Popen(
             [
                 "stdbuf", "-oL", PROGRAM, "--no-pci", "--no-telemetry", *memory,

@@ -12,6 +12,8 @@ __version__ = "0.1.0"
 
 # Where each public name is defined.  They are loaded when first used: importing numba takes half a second.
 _NAMES = {
+    "FlowCounter": "wirespeed.apps.flows",
+    "count_flows": "wirespeed.apps.flows",
     "port": "wirespeed.ports",
     "run": "wirespeed.engine.run",
     "start": "wirespeed.engine.run",

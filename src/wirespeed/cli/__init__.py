@@ -3,9 +3,10 @@
 A command's module has ``configure(parser)`` and ``main(arguments) -> exit code``.  Nothing here imports numba, NumPy
 or rich, and a command imports them when it runs, so that every ``--help`` answers at once.
 
-Exit codes: 0 when the command did what was asked (a run that Ctrl-C or SIGTERM ended has done so, as with tcpdump),
-1 when ``doctor`` found something in the way, 2 when the command could not do it (one sentence on standard error says
-why; with ``WIRESPEED_TRACE=1`` Python's traceback stands before it), 130 when Ctrl-C came before a run had begun or a second time.
+Exit codes: 0 when the command did what was asked (a run that Ctrl-C or SIGTERM ended has done so, as with tcpdump);
+1 when a run's books do not balance, or ``doctor`` found something in the way; 2 when the command could not do it: one
+sentence on standard error says why, after Python's traceback with ``WIRESPEED_TRACE=1``; 130 when Ctrl-C came before a
+run had begun, or a second time.
 """
 
 import importlib
@@ -60,7 +61,7 @@ def command(argv: list[str]) -> int:
         raise GraphError(
             f"there is no command {name!r}{did_you_mean(name, COMMANDS)}; the commands are {', '.join(COMMANDS)}"
         )
-    parser = Parser("wirespeed", "Line-rate packet processing in Python.", epilog=EPILOG)
+    parser = Parser("wirespeed", "Line-rate packet processing in Python.", usage="wirespeed COMMAND ...", epilog=EPILOG)
     parser.add_argument("--version", action="store_true", help="print the version and stop")
     commands = parser.add_argument_group("commands")
     for word, summary in COMMANDS.items():

@@ -16,7 +16,7 @@ EPILOG = "Exit code: 0 when the main job can run, 1 when something is in its way
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: ``state`` is ``ok``, ``note`` (works, could be better) or ``bad`` (in the way); ``advice`` what to do."""
+    """One line: ``state`` is ``ok``, ``note`` (works, but slower) or ``bad`` (in the way); ``advice``: what to do."""
 
     topic: str
     state: str

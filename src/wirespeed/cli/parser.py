@@ -19,16 +19,18 @@ class Parser(argparse.ArgumentParser):
 
     Verbatim = argparse.RawDescriptionHelpFormatter
 
-    def __init__(self, name: str, summary: str, *, epilog: str | None = None) -> None:
-        super().__init__(name, description=summary, epilog=epilog, allow_abbrev=False)
+    def __init__(self, name: str, summary: str, *, usage: str | None = None, epilog: str | None = None) -> None:
+        super().__init__(name, usage, summary, epilog, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse found as our error, with the option that was meant if there is one that is close."""
         unknown = message.partition("unrecognized arguments: ")[2].split()
-        if unknown:
+        if unknown and unknown[0].startswith("-"):
             word = unknown[0].partition("=")[0]
             message = f"there is no option {word!r}{did_you_mean(word, self._option_string_actions)}"
-        raise GraphError(f"{message}; see {self.prog} --help")
+        elif unknown:
+            message = f"got {unknown[0]!r}, wanted no further word"
+        raise GraphError(f"{message.replace('argument --', 'option --', 1)}; see {self.prog} --help")
 
 
 def whole(least: int, most: int | None = None) -> Callable[[str], int]:

@@ -8,15 +8,19 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli.parser import Parser, cores, seconds, whole
 
+PATIENCE_S = 1.0  # after so long, somebody who waits for a run to stop is told how to leave
+
 if TYPE_CHECKING:
     from wirespeed.core.element import Chain
     from wirespeed.engine.report import Report
+    from wirespeed.observe.live import LiveLines, LiveTable
 
 
 def configure(parser: Parser) -> None:
@@ -47,14 +51,7 @@ def conduct(chain: "Chain", arguments: Any, *, taps: dict[str, Any] | None = Non
     workers = arguments.workers or len(arguments.cores or [0])
     with ExitStack() as stack:
         stack.enter_context(second_interrupt_leaves())
-        live = None
-        if not arguments.no_live:
-            stack.enter_context(compiling_shown())
-            from wirespeed.observe.live import view
-
-            live = view(lines=lines)
-            if live:
-                stack.enter_context(live)
+        live = None if arguments.no_live else stack.enter_context(shown(lines=lines))
         return run(
             chain,
             seconds=arguments.seconds,
@@ -77,62 +74,43 @@ def tell(report: "Report", arguments: Any, *, to_stderr: bool = False) -> int:
 
 @contextmanager
 def second_interrupt_leaves() -> Iterator[None]:
-    """Within, the first Ctrl-C is raised as usual and the second ends the process, even with a worker in an endless loop."""
-    came = 0
+    """Within, the first Ctrl-C is raised as usual; the second ends the process, even one with a worker that hangs."""
+    patience = threading.Timer(PATIENCE_S, say, ("still stopping; Ctrl-C again leaves at once",))
+    patience.daemon = True
 
     def interrupt(number: int, frame: Any) -> None:
-        nonlocal came
-        came += 1
-        if came == 1:
+        if not patience.is_alive() and not patience.finished.is_set():
+            patience.start()
             raise KeyboardInterrupt
-        os.write(2, b"\nwirespeed: left at once; packets on their way are lost, and files may be incomplete\n")
+        say("left at once; packets on their way are lost, and files may be incomplete")
         os._exit(130)
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
+        patience.cancel()
         signal.signal(signal.SIGINT, before)
 
 
-@contextmanager
-def compiling_shown() -> Iterator[None]:
-    """Within, standard error tells what is being compiled: in place on a terminal, else that it is, once."""
-    from wirespeed.jit.kernel import on_compile
+def say(text: str) -> None:
+    """Write a line to standard error, past all buffers."""
+    os.write(2, f"\nwirespeed: {text}\n".encode())
 
-    show, clear = _compile_line() if sys.stderr.isatty() else (_compile_once(), lambda: None)
-    on_compile(show)
+
+@contextmanager
+def shown(*, lines: bool = False) -> Iterator["LiveTable | LiveLines | None"]:
+    """Within, standard error shows what is compiled and, where the view is called, how a run goes."""
+    from wirespeed.jit.kernel import on_compile
+    from wirespeed.observe.live import view
+
+    live = view(lines=lines)
+    if live is None:
+        yield None
+        return
+    on_compile(live.compiling)
     try:
-        yield
+        with live:
+            yield live
     finally:
         on_compile(None)
-        clear()
-
-
-def _compile_line() -> tuple[Callable[[str], None], Callable[[], None]]:
-    shown = False
-
-    def show(name: str) -> None:
-        nonlocal shown
-        shown = True
-        sys.stderr.write(f"\r\x1b[Kcompiling {name[:60]} (kept for later runs)")
-        sys.stderr.flush()
-
-    def clear() -> None:
-        if shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-
-    return show, clear
-
-
-def _compile_once() -> Callable[[str], None]:
-    told = False
-
-    def show(name: str) -> None:
-        nonlocal told
-        if not told:
-            told = True
-            print("compiling for this processor; later runs take it from the cache", file=sys.stderr, flush=True)
-
-    return show

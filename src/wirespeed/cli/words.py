@@ -1,20 +1,19 @@
 """The words of a chain, as an arrow would read them, and the graph they make.
 
 ``kind:target,option=value`` is a port, ``file.py`` the one function in that file, ``file.py:name`` one of several.
-The first and the last word are ports, all between are functions.  A further output of a function is given apart from
-the chain, as ``K=PORT`` for the last function or ``NAME.K=PORT`` for another one.
+The first and the last word are ports, all between are functions (an element that says it ``ENDS`` may come last).  A
+further output of a function is given apart from the chain, as ``K=PORT`` for the last function or ``NAME.K=PORT`` for
+another one.
 """
 
 import copy
 import importlib.util
-import os
 import re
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from wirespeed.cli.parser import did_you_mean, listed
 from wirespeed.core.element import Chain, Element
@@ -30,16 +29,13 @@ def build(words: Sequence[str], outputs: Sequence[str] = ()) -> Chain:
     """The chain that ``words`` spell, with the further outputs of its functions."""
     if len(words) < 2:
         raise GraphError(f"got {words[0]!r} alone, wanted a port to read and one to write; add for example null:")
-    for word, place, example in ((words[0], "begins", "pcap:in.pcap"), (words[-1], "ends", "pcap:out.pcap")):
-        if FUNCTION.fullmatch(word):
-            raise GraphError(f"a chain {place} with a port, got {word!r}; add for example {example}")
+    if _in_file(words[0]):
+        raise GraphError(f"a chain begins with a port, got {words[0]!r}; add for example pcap:in.pcap")
     for word in words[1:-1]:
-        if word.partition(":")[0] in KINDS:
-            raise GraphError(
-                f"got the port {word!r} inside the chain, wanted functions there; start another run for it"
-            )
-    ends = {words[-1]: port_of(words[-1])}
+        if _kind(word) in KINDS:
+            raise GraphError(f"got the port {word!r} inside the chain, wanted functions; start another run for it")
     functions = _functions(words[1:-1])
+    ends = {words[-1]: _last(words[-1])}
     further = _further(functions, outputs, ends)
     rest: Chain | Element = ends[words[-1]]
     for function in reversed(functions):
@@ -59,12 +55,31 @@ def port_of(word: str) -> Element:
     raise GraphError(f"got {word!r}, which is neither a port nor a file of functions (.py){hint}")
 
 
+def _kind(word: str) -> str:
+    return word.partition(":")[0]
+
+
+def _in_file(word: str) -> re.Match[str] | None:
+    """The file and the name in a word for a function, or None; a capture may have a name that ends in .py, too."""
+    return None if _kind(word) in KINDS else FUNCTION.fullmatch(word)
+
+
+def _last(word: str) -> Element:
+    """What ends the chain: a port, or an element of a file that says of itself that it can, such as a counter."""
+    if not _in_file(word):
+        return port_of(word)
+    (element,) = _functions([word])
+    if not getattr(element, "ENDS", False):
+        raise GraphError(f"a chain ends with a port, got {word!r}; add for example pcap:out.pcap")
+    return element
+
+
 def _functions(words: Iterable[str]) -> list[Element]:
     """The functions that words name.  One that is named twice stands in two places, so it becomes two elements."""
     modules: dict[Path, ModuleType] = {}
     found: list[Element] = []
     for word in words:
-        match = FUNCTION.fullmatch(word)
+        match = _in_file(word)
         if not match:
             port_of(word)  # raises: it is no port either
             raise AssertionError(word)
@@ -94,20 +109,22 @@ def load(path: Path) -> ModuleType:
     except FunctionError:
         raise
     except SyntaxError as error:
-        raise FunctionError(f"{error.filename}, line {error.lineno}: {error.msg}") from error
+        where = path if error.filename in (None, spec.origin) else error.filename
+        raise FunctionError(f"{where}, line {error.lineno or 1}: {error.msg}") from error
     except SystemExit as error:
         raise FunctionError(
             f'{path}: it ends the program; put what runs by itself under if __name__ == "__main__":'
         ) from error
     except Exception as error:
-        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if os.path.samefile(f.filename, path)]
-        raise FunctionError(f"{path}, line {lines[-1] if lines else 1}: {type(error).__name__}: {error}") from error
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == spec.origin]
+        said = " ".join(str(error).split())
+        raise FunctionError(f"{path}, line {lines[-1] if lines else 1}: {type(error).__name__}: {said}") from error
     return module
 
 
 def choose(module: ModuleType, path: Path, name: str | None) -> Element:
     """The function ``name`` of a module, or its only one."""
-    functions = {key: value for key, value in vars(module).items() if _is_function(value)}
+    functions = functions_in(module)
     if name is not None:
         if name not in functions:
             have = f"; it has {listed(functions)}" if functions else "; decorate it with @ws.function"
@@ -124,9 +141,13 @@ def choose(module: ModuleType, path: Path, name: str | None) -> Element:
     return functions[distinct[0]]
 
 
-def _is_function(value: Any) -> bool:
-    """Whether it is an element that is no port: those have a KIND."""
-    return isinstance(value, Element) and getattr(value, "KIND", None) is None
+def functions_in(module: ModuleType) -> dict[str, Element]:
+    """The functions in a module by their names there: elements that are no ports, which have a KIND."""
+    return {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, Element) and getattr(value, "KIND", None) is None
+    }
 
 
 def _further(

@@ -38,7 +38,7 @@ Packet = layout(
         ("link", "u2"),  # link type of its first header (LINKTYPE_*), 1 for Ethernet
         # second line
         ("capacity", "u4"),  # bytes from buffer to its end
-        ("mark", "u4"),  # the user's own word, carried along
+        ("mark", "u4"),  # the user's own word, carried along; valid with flag MARKED
         ("meta", "i8"),  # handle of a packet that carries capture options of this one; valid with flag META
         ("interface", "u4"),  # number of the capture file's interface it came in by
         ("owner", "u4"),  # debug mode: 1 while in a pool, 0 while out
@@ -49,6 +49,7 @@ assert Packet.offset("capacity") == 64
 HASHED = 1  # ``hash`` is that of these bytes
 BAD_CHECKSUM = 2  # a port found a checksum wrong
 META = 4  # ``meta`` is the handle of a packet; only then is it looked at
+MARKED = 8  # ``mark`` was set on the way; without it, it reads as 0
 NO_PORT = 0xFFFF
 
 
@@ -72,6 +73,19 @@ def reset(p, length):
 def data(p):
     """The address of the first byte of data of a segment."""
     return p.buffer + i64(p.data)
+
+
+@kernel(inline=True)
+def mark(p):
+    """The user's word of a packet, 0 where nobody has set it."""
+    return p.mark if p.flags & MARKED else u32(0)
+
+
+@kernel(inline=True)
+def set_mark(p, value):
+    """Set the user's word of a packet."""
+    p.mark = value
+    p.flags = u16(p.flags | MARKED)
 
 
 @kernel(inline=True)

@@ -205,6 +205,10 @@ class Running:
                 part.close()
             except OSError as error:
                 self._note(str(error))
+            except Exception as error:
+                # Whatever a part's author did not foresee, the run ends and its memory is given back.
+                log.exception("closing a part failed")
+                self._note(f"closing a part failed: {error!r}")
 
     # What the threads run.
 

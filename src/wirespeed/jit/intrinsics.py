@@ -72,6 +72,26 @@ def load_handle(typingctx, at):
     return types.int64(at), codegen
 
 
+def _item(bits, result):
+    @intrinsic
+    def item(typingctx, base, index):
+        def codegen(context, builder, signature, args):
+            base, index = (context.cast(builder, args[i], signature.args[i], types.int64) for i in range(2))
+            first = builder.inttoptr(base, ir.IntType(bits).as_pointer())
+            return builder.load(builder.gep(first, [index], inbounds=True), align=1)
+
+        return result(base, index), codegen
+
+    item.__doc__ = (
+        f"The {bits}-bit integer number ``index`` of those at ``base``, in machine order.  Of a load from ``base`` plus "
+        "so many bytes LLVM cannot see that successive ones are neighbours, so it gathers; loops over this one vectorise."
+    )
+    return item
+
+
+item_u32, item_u64 = _item(32, types.uint32), _item(64, types.uint64)
+
+
 def _unary(name, integer, doc, flag=False):
     bits = integer.bitwidth
 

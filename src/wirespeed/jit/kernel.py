@@ -9,6 +9,7 @@ a status beside the result, so an exception inside is seen and counted and never
 hits where that of a ``cfunc`` over other compiled functions does not.
 """
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -69,7 +70,8 @@ def kernel(function: Any = None, *, inline: bool = False) -> Any:
     if function is None:
         return lambda f: kernel(f, inline=inline)
     function.__wirespeed__ = True
-    return njit(nogil=True, error_model="numpy", boundscheck=False, cache=True, forceinline=inline)(function)
+    on_disk = os.path.isfile(function.__code__.co_filename)  # what was typed at a prompt has no file to go stale
+    return njit(nogil=True, error_model="numpy", boundscheck=False, cache=on_disk, forceinline=inline)(function)
 
 
 class Stage:

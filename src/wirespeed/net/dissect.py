@@ -20,18 +20,14 @@ from wirespeed.net.layer import (
     GENEVE,
     GRE,
     HOPOPTS,
-    ICMP,
-    ICMPV6,
     IPV4,
     IPV6,
     LAYER_BAD,
     LLC,
-    LOOP,
     MAX_LAYERS,
     MPLS,
     NAMES,
     NONE,
-    NULL,
     PPP,
     PPPOE,
     SCTP,
@@ -44,8 +40,8 @@ from wirespeed.net.layer import (
     VXLAN,
     Layer,
 )
-from wirespeed.net.link import eth, first_kind, llc, loop, mpls, null, ppp, pppoe, sll, sll2, snap, vlan
-from wirespeed.net.transport import fixed, geneve, gre, tcp, udp, vxlan
+from wirespeed.net.link import cooked, first_kind, llc, loopback, mpls, ppp, pppoe, snap, typed
+from wirespeed.net.transport import fixed, geneve, gre, tcp, udp
 
 i64 = np.int64
 LAYER = Layer.size
@@ -54,10 +50,8 @@ LAYER = Layer.size
 @kernel(inline=True)
 def link_step(kind, frame, at, end):
     """The step over a header of the link layer."""
-    if kind == ETH:
-        return eth(frame, at, end)
-    if kind == VLAN:
-        return vlan(frame, at, end)
+    if kind == ETH or kind == VLAN:
+        return typed(frame, at, end, i64(14) if kind == ETH else i64(4))
     if kind == MPLS:
         return mpls(frame, at, end)
     if kind == PPPOE:
@@ -68,13 +62,27 @@ def link_step(kind, frame, at, end):
         return llc(frame, at, end)
     if kind == SNAP:
         return snap(frame, at, end)
-    if kind == NULL:
-        return null(frame, at, end)
-    if kind == LOOP:
-        return loop(frame, at, end)
-    if kind == SLL:
-        return sll(frame, at, end)
-    return sll2(frame, at, end)
+    if kind == SLL or kind == SLL2:
+        return cooked(frame, at, end, i64(16) if kind == SLL else i64(20), i64(14) if kind == SLL else i64(0))
+    return loopback(frame, at, end)  # NULL and LOOP
+
+
+@kernel(inline=True)
+def network_step(kind, frame, at, end):
+    """The step over a header of the network layer."""
+    if kind == IPV4:
+        return ipv4(frame, at, end)
+    if kind == IPV6:
+        return ipv6(frame, at, end)
+    if kind == ARP:
+        return arp(frame, at, end)
+    if kind == HOPOPTS:
+        return hopopts(frame, at, end)
+    if kind == FRAGMENT:
+        return fragment(frame, at, end)
+    if kind == AH:
+        return authentication(frame, at, end)
+    return extension(frame, at, end)
 
 
 @kernel(inline=True)
@@ -82,31 +90,18 @@ def step(kind, frame, at, end):
     """The step over a header of any kind."""
     if kind < ARP:
         return link_step(kind, frame, at, end)
-    if kind == ARP:
-        return arp(frame, at, end)
-    if kind == IPV4:
-        return ipv4(frame, at, end)
-    if kind == IPV6:
-        return ipv6(frame, at, end)
-    if kind == HOPOPTS:
-        return hopopts(frame, at, end)
-    if kind == FRAGMENT:
-        return fragment(frame, at, end)
-    if kind == AH:
-        return authentication(frame, at, end)
     if kind < ESP:
-        return extension(frame, at, end)
+        return network_step(kind, frame, at, end)
     if kind == TCP:
         return tcp(frame, at, end)
     if kind == UDP:
         return udp(frame, at, end)
     if kind == GRE:
         return gre(frame, at, end)
-    if kind == VXLAN:
-        return vxlan(frame, at, end)
     if kind == GENEVE:
         return geneve(frame, at, end)
-    return fixed(at, end, 12 if kind == SCTP else 8)  # SCTP; ICMP, ICMPv6 and ESP
+    # VXLAN carries Ethernet; SCTP has 12 bytes; ICMP, ICMPv6 and ESP have 8.
+    return fixed(at, end, i64(12) if kind == SCTP else i64(8), i64(ETH) if kind == VXLAN else i64(NONE))
 
 
 @kernel

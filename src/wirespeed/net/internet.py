@@ -10,7 +10,6 @@ from wirespeed.jit.intrinsics import load_be16, load_be32, load_u8
 from wirespeed.jit.kernel import kernel
 from wirespeed.net.layer import (
     AH,
-    ARP,
     DSTOPTS,
     ESP,
     FRAGMENT,
@@ -159,16 +158,16 @@ def extension(frame, at, end):
 
 
 @kernel(inline=True)
-def _jumbo(frame, at, stop):
-    """The length in the jumbo option of hop-by-hop options whose bytes go from ``at`` to ``stop``, or 0."""
+def find_option(frame, at, stop, wanted, size):
+    """The offset of the data of the option ``wanted``, of ``size`` bytes, among options up to ``stop``; 0 for none."""
     while at + 1 < stop:
         option = load_u8(frame + at)
         if option == 0:  # Pad1, the one option without a length
             at += 1
             continue
         length = i64(load_u8(frame + at + 1))
-        if option == JUMBO_OPTION and length == 4 and at + 6 <= stop:
-            return i64(load_be32(frame + at + 2))
+        if option == wanted and length == size and at + 2 + size <= stop:
+            return at + 2
         at += 2 + length
     return i64(0)
 
@@ -177,8 +176,9 @@ def _jumbo(frame, at, stop):
 def hopopts(frame, at, end):
     """Hop-by-hop options.  They are reached from an IPv6 header only, whose payload length stands 36 bytes before."""
     size, after, end, flags = extension(frame, at, end)
-    if after != NONE and load_be16(frame + at - 36) == 0:
-        length = _jumbo(frame, at + 2, at + size)
+    if 0 < size <= end - at and load_be16(frame + at - 36) == 0:
+        place = find_option(frame, at + 2, at + size, i64(JUMBO_OPTION), i64(4))
+        length = i64(load_be32(frame + place)) if place else i64(0)
         if 0 < length < size:
             return size, i64(NONE), at + size, i64(LAYER_BAD)
         if length > end - at:

@@ -112,30 +112,18 @@ def by_ethertype(number):
 
 
 @kernel(inline=True)
-def _typed(frame, at, end, size):
-    """What follows ``size`` bytes that end in a type or, below 0x600, the length of an 802.3 frame."""
+def typed(frame, at, end, size):
+    """Ethernet (14 bytes) or a tag (4): its last two are the next type or, below 0x600, an 802.3 frame's length."""
     if end - at < size:
         return i64(0), i64(NONE), end, i64(LAYER_CUT)
     number = i64(load_be16(frame + at + size - 2))
     if number >= LEAST_ETHERTYPE:
-        return i64(size), by_ethertype(number), end, i64(0)
+        return size, by_ethertype(number), end, i64(0)
     if number > end - at - size:
-        return i64(size), i64(LLC), end, i64(LAYER_CUT)
+        return size, i64(LLC), end, i64(LAYER_CUT)
     # 0xFFFF where LLC has its addresses is Novell's "raw" 802.3, IPX without any LLC.
     raw = number >= 2 and load_be16(frame + at + size) == 0xFFFF
-    return i64(size), i64(NONE) if raw else i64(LLC), at + size + number, i64(0)
-
-
-@kernel(inline=True)
-def eth(frame, at, end):
-    """Ethernet."""
-    return _typed(frame, at, end, 14)
-
-
-@kernel(inline=True)
-def vlan(frame, at, end):
-    """One 802.1Q tag: its control information and the type behind it."""
-    return _typed(frame, at, end, 4)
+    return size, i64(NONE) if raw else i64(LLC), at + size + number, i64(0)
 
 
 @kernel(inline=True)
@@ -164,53 +152,30 @@ def snap(frame, at, end):
 
 
 @kernel(inline=True)
-def _by_family(family):
-    """The kind of header for an address family: 2 is IPv4 everywhere; IPv6 is another number on each system."""
-    if family == 2:
-        return i64(IPV4)
-    if family == 24 or family == 28 or family == 30 or family == 10:  # NetBSD and OpenBSD, FreeBSD, macOS, Linux
-        return i64(IPV6)
-    return i64(NONE)
+def loopback(frame, at, end):
+    """BSD loopback: an address family, in an order that is told by where its small number lies.
 
-
-@kernel(inline=True)
-def null(frame, at, end):
-    """BSD loopback: an address family in the capturing machine's order, told by where its small number lies."""
+    That of the capturing machine in NULL, network order in LOOP.  IPv6 has another number on each system.
+    """
     if end - at < 4:
         return i64(0), i64(NONE), end, i64(LAYER_CUT)
     family = load_u32(frame + at)
     if family > 0xFFFF:
         family = bswap32(family)
-    return i64(4), _by_family(i64(family)), end, i64(0)
+    if family == 2:
+        return i64(4), i64(IPV4), end, i64(0)
+    if family == 24 or family == 28 or family == 30 or family == 10:  # NetBSD and OpenBSD, FreeBSD, macOS, Linux
+        return i64(4), i64(IPV6), end, i64(0)
+    return i64(4), i64(NONE), end, i64(0)
 
 
 @kernel(inline=True)
-def loop(frame, at, end):
-    """OpenBSD loopback: an address family in network order."""
-    if end - at < 4:
-        return i64(0), i64(NONE), end, i64(LAYER_CUT)
-    return i64(4), _by_family(i64(load_be32(frame + at))), end, i64(0)
-
-
-@kernel(inline=True)
-def _cooked(frame, at, end, size, place):
-    """A Linux cooked header of ``size`` bytes with the protocol at ``place``; 4 stands for 802.2."""
+def cooked(frame, at, end, size, place):
+    """A Linux cooked header of ``size`` bytes with its protocol at ``place``; 4 stands for 802.2."""
     if end - at < size:
         return i64(0), i64(NONE), end, i64(LAYER_CUT)
     number = i64(load_be16(frame + at + place))
-    return i64(size), i64(LLC) if number == 4 else by_ethertype(number), end, i64(0)
-
-
-@kernel(inline=True)
-def sll(frame, at, end):
-    """Linux cooked capture."""
-    return _cooked(frame, at, end, 16, 14)
-
-
-@kernel(inline=True)
-def sll2(frame, at, end):
-    """Linux cooked capture, version 2."""
-    return _cooked(frame, at, end, 20, 0)
+    return size, i64(LLC) if number == 4 else by_ethertype(number), end, i64(0)
 
 
 @kernel(inline=True)

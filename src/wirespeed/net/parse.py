@@ -4,10 +4,11 @@ Theory of operation
 -------------------
 ``locate(frame, length, link, want)`` is put into the caller's loop by the compiler, and ``want`` is a constant: what is
 not wanted folds away, down to one comparison of the length for a function that names ``eth`` only.  (Write it as
-``np.int64(ETH | IPV4)``: the type of a bare literal has its value, and numba would compile all of this anew for each.)  The common case,
-Ethernet with IPv4 without options and not a fragment (and IPv6 without extension headers, where ``ipv6`` is wanted), is
-told inline with no loop and no memory.  Every other frame goes to :func:`walk`, out of line, which takes the same steps
-as :mod:`wirespeed.net.dissect` and stops where a tunnel's inner frame begins.
+``np.int64(ETH | IPV4)``: a bare literal's type has its value, and numba would compile all of this anew for each.)  The
+common case, Ethernet with IPv4 without options and not a fragment (and, where ``ipv6`` is wanted, IPv6 without
+extension headers), is told inline with no loop and no memory.  Every other frame goes to :func:`walk`, out of line,
+which knows the same behind one or two tags and else takes the same steps as :mod:`wirespeed.net.dissect`, up to where a
+tunnel's inner frame begins.
 
 The result is nine integers ``(layers, vlan, vlan2, mpls, l3, fragment6, l4, payload, end)``.  ``layers`` has the bit of
 each wanted header whose fixed part is whole in the captured bytes, and wanted flags.  The others are offsets from
@@ -33,7 +34,7 @@ from wirespeed.net.layer import (
     MAX_LAYERS,
     NONE,
 )
-from wirespeed.net.link import LINKTYPE_ETHERNET, first_kind
+from wirespeed.net.link import LINKTYPE_ETHERNET, by_ethertype, first_kind
 from wirespeed.net.protocol import (
     PORT_GENEVE,
     PORT_VXLAN,
@@ -69,7 +70,7 @@ CUT = 1 << 18  # a header or the datagram was cut short
 BAD = 1 << 19  # a header contradicts itself; nothing behind it is believed
 PAYLOAD = 1 << 20  # only in ``want``: payload and end are wanted, whatever the headers are
 
-EVERYTHING = (1 << 21) - 1
+EVERYTHING = np.int64((1 << 21) - 1)
 TRANSPORT = TCP | UDP | ICMP | ICMPV6 | SCTP | GRE | VXLAN | GENEVE
 FLAGS = LATER_FRAGMENT | FIRST_FRAGMENT | CUT | BAD
 
@@ -100,61 +101,6 @@ def _bits() -> np.ndarray:
 
 
 KIND_BIT = _bits()
-
-
-@kernel
-def walk(frame, length, link):
-    """All outer headers of any frame, step by step: :func:`locate`'s nine integers, and the IP protocol behind all
-    extension headers (-1 where there is no IP)."""
-    layers, flags, n = i64(0), i64(0), i64(0)
-    vlan, vlan2, mpls, l3, fragment6, l4, protocol = i64(0), i64(0), i64(0), i64(0), i64(0), i64(0), i64(-1)
-    kind, at, end, datagram = first_kind(link, frame, length), i64(0), length, length
-    while kind != NONE:
-        if kind <= LAST_NETWORK and layers & (ARP | IPV4 | IPV6):
-            break  # the inner frame of a tunnel
-        if n == MAX_LAYERS:
-            flags |= LAYER_BAD
-            break
-        size, after, stop, found = step(kind, frame, at, end)
-        flags |= found
-        if size == 0:
-            break
-        bit = KIND_BIT[kind]
-        if bit == VLAN and layers & VLAN:
-            bit = i64(0) if layers & VLAN2 else i64(VLAN2)
-            vlan2 = at if bit else vlan2
-        elif bit == VLAN:
-            vlan = at
-        elif bit == MPLS:
-            mpls = mpls if layers & MPLS else at
-        elif bit & (ARP | IPV4 | IPV6):
-            l3 = at
-        elif bit == FRAGMENT6:
-            fragment6 = at
-        elif bit & (TRANSPORT & ~(VXLAN | GENEVE)):
-            l4 = at
-        layers |= bit
-        if kind == layer.IPV4:
-            protocol = i64(load_u8(frame + at + 9))
-        elif kind == layer.IPV6:
-            protocol = i64(load_u8(frame + at + 6))
-        elif layer.HOPOPTS <= kind < layer.ESP:
-            protocol = i64(load_u8(frame + at))
-        if kind == layer.UDP:
-            stop = end
-        at, end, kind = min(at + size, end), stop, after
-        if layers & (IPV4 | IPV6):
-            datagram = end
-        n += 1
-    if flags & LAYER_CUT:
-        layers |= CUT
-    if flags & LAYER_BAD:
-        layers |= BAD
-    if flags & LAYER_FIRST_FRAGMENT:
-        layers |= FIRST_FRAGMENT
-    if flags & LAYER_LATER_FRAGMENT:
-        layers |= LATER_FRAGMENT
-    return layers, vlan, vlan2, mpls, l3, fragment6, l4, at, datagram, protocol
 
 
 @kernel(inline=True)
@@ -189,29 +135,109 @@ def _transport(frame, at, end, protocol, want):
 
 
 @kernel(inline=True)
-def _plain_ipv4(frame, length, want):
-    """Ethernet with plain IPv4: (layer bits, transport size, end); bits -1 to have it walked."""
+def _plain_ipv4(frame, at, length, want):
+    """IPv4 at ``at``, without options: (layer bits, transport size, end); bits -1 to have the frame walked."""
     if not want & (TRANSPORT | FLAGS | PAYLOAD):
         return i64(ETH | IPV4), i64(0), i64(0)
-    end = i64(load_be16(frame + 16)) + 14
-    if load_be16(frame + 20) & 0x3FFF or end > length or end < 34:
+    end = i64(load_be16(frame + at + 2)) + at
+    if load_be16(frame + at + 6) & 0x3FFF or end > length or end < at + 20:  # a fragment, or a length to look into
         return i64(-1), i64(0), i64(0)
-    bit, size = _transport(frame, i64(34), end, load_u8(frame + 23), want)
+    bit, size = _transport(frame, at + 20, end, load_u8(frame + at + 9), want)
     return i64(ETH | IPV4) | bit, size, end
 
 
 @kernel(inline=True)
-def _plain_ipv6(frame, length, want):
-    """Ethernet with IPv6 that has no extension header, likewise."""
+def _plain_ipv6(frame, at, length, want):
+    """IPv6 at ``at``, without extension headers, likewise."""
     if not want & (TRANSPORT | FLAGS | PAYLOAD | FRAGMENT6):
         return i64(ETH | IPV6), i64(0), i64(0)
-    end = i64(load_be16(frame + 18)) + 54
-    protocol = load_u8(frame + 20)
+    end = i64(load_be16(frame + at + 4)) + at + 40
+    protocol = load_u8(frame + at + 6)
     known = protocol == PROTO_TCP or protocol == PROTO_UDP or protocol == PROTO_ICMPV6
-    if not known or end == 54 or end > length:
+    if not known or end == at + 40 or end > length:
         return i64(-1), i64(0), i64(0)
-    bit, size = _transport(frame, i64(54), end, protocol, want)
+    bit, size = _transport(frame, at + 40, end, protocol, want)
     return i64(ETH | IPV6) | bit, size, end
+
+
+@kernel(inline=True)
+def _is_tag(number):
+    return by_ethertype(number) == layer.VLAN
+
+
+@kernel(inline=True)
+def _tagged(frame, length):
+    """A frame with one or two tags and plain IP behind them, as :func:`walk` returns it; bits -1 for any other."""
+    none, at, vlan2, bits, size, end = i64(0), i64(18), i64(0), i64(-1), i64(0), i64(0)
+    if length >= 42 and _is_tag(i64(load_be16(frame + 16))):
+        at, vlan2 = i64(22), i64(18)
+    protocol = i64(-1)
+    if length >= at + 20 and load_be32(frame + at - 2) >> 8 == 0x080045:
+        bits, size, end = _plain_ipv4(frame, at, length, EVERYTHING)
+        protocol, size = i64(load_u8(frame + at + 9)), size + 20
+    elif length >= at + 40 and load_be32(frame + at - 2) >> 12 == 0x86DD6:
+        bits, size, end = _plain_ipv6(frame, at, length, EVERYTHING)
+        protocol, size = i64(load_u8(frame + at + 6)), size + 40
+    l4 = at + 20 if bits & IPV4 else at + 40
+    bits |= VLAN | VLAN2 if vlan2 else VLAN
+    return bits, i64(14), vlan2, none, at, none, l4, at + size, end, protocol
+
+
+@kernel
+def walk(frame, length, link):
+    """All outer headers of any frame, step by step: :func:`locate`'s nine integers, and the IP protocol behind all
+    extension headers (-1 where there is no IP)."""
+    if link == LINKTYPE_ETHERNET and length >= 38 and _is_tag(i64(load_be16(frame + 12))):
+        plain = _tagged(frame, length)
+        if plain[0] >= 0:
+            return plain
+    layers, flags, n = i64(0), i64(0), i64(0)
+    vlan, vlan2, mpls, l3, fragment6, l4, protocol = i64(0), i64(0), i64(0), i64(0), i64(0), i64(0), i64(-1)
+    kind, at, end, datagram = first_kind(link, frame, length), i64(0), length, length
+    while kind != NONE:
+        if kind <= LAST_NETWORK and layers & (ARP | IPV4 | IPV6):
+            break  # the inner frame of a tunnel
+        if n == MAX_LAYERS:
+            flags |= LAYER_BAD
+            break
+        size, after, stop, found = step(kind, frame, at, end)
+        flags |= found
+        if size == 0:
+            break
+        bit = KIND_BIT[kind]
+        if bit == VLAN and layers & VLAN:
+            bit = i64(0) if layers & VLAN2 else i64(VLAN2)
+            vlan2 = at if bit else vlan2
+        elif bit == VLAN:
+            vlan = at
+        elif bit == MPLS:
+            mpls = mpls if layers & MPLS else at
+        elif bit & (ARP | IPV4 | IPV6):
+            l3 = at
+        elif bit == FRAGMENT6:
+            fragment6 = at
+        elif bit & (TRANSPORT & ~(VXLAN | GENEVE)):
+            l4 = at
+        layers |= bit
+        if kind == layer.IPV4:
+            protocol = i64(load_u8(frame + at + 9))
+        elif kind == layer.IPV6:
+            protocol = i64(load_u8(frame + at + 6))
+        elif layer.HOPOPTS <= kind < layer.ESP:
+            protocol = i64(load_u8(frame + at))
+        if kind < layer.TCP:
+            datagram = stop
+        at, end, kind = min(at + size, end), stop, after
+        n += 1
+    if flags & LAYER_CUT:
+        layers |= CUT
+    if flags & LAYER_BAD:
+        layers |= BAD
+    if flags & LAYER_FIRST_FRAGMENT:
+        layers |= FIRST_FRAGMENT
+    if flags & LAYER_LATER_FRAGMENT:
+        layers |= LATER_FRAGMENT
+    return layers, vlan, vlan2, mpls, l3, fragment6, l4, at, datagram, protocol
 
 
 @kernel(inline=True)
@@ -223,11 +249,11 @@ def find(frame, length, link, want):
         return found & want, none, none, none, none, none, none, none, none, i64(-1)
     if link == LINKTYPE_ETHERNET and length >= 34:
         if load_be32(frame + 12) >> 8 == 0x080045:
-            bits, size, end = _plain_ipv4(frame, length, want)
+            bits, size, end = _plain_ipv4(frame, i64(14), length, want)
             if bits >= 0:
                 return bits & want, none, none, none, i64(14), none, i64(34), 34 + size, end, i64(load_u8(frame + 23))
         if want & IPV6 and length >= 54 and load_be32(frame + 12) >> 12 == 0x86DD6:
-            bits, size, end = _plain_ipv6(frame, length, want)
+            bits, size, end = _plain_ipv6(frame, i64(14), length, want)
             if bits >= 0:
                 return bits & want, none, none, none, i64(14), none, i64(54), 54 + size, end, i64(load_u8(frame + 20))
     bits, vlan, vlan2, mpls, l3, fragment6, l4, payload, end, protocol = walk(frame, length, link)

@@ -8,7 +8,7 @@ import numpy as np
 
 from wirespeed.jit.intrinsics import load_be16, load_u8
 from wirespeed.jit.kernel import kernel
-from wirespeed.net.layer import ETH, GENEVE, LAYER_BAD, LAYER_CUT, NONE, PPP, VXLAN
+from wirespeed.net.layer import GENEVE, LAYER_BAD, LAYER_CUT, NONE, PPP, VXLAN
 from wirespeed.net.link import by_ethertype
 from wirespeed.net.protocol import ETHERTYPE_PPP, PORT_GENEVE, PORT_VXLAN, PORT_VXLAN_LINUX
 
@@ -48,11 +48,11 @@ def udp(frame, at, end):
 
 
 @kernel(inline=True)
-def fixed(at, end, size):
-    """A header of which only the fixed part is known, with nothing that we know behind it."""
+def fixed(at, end, size, after):
+    """A header without variable parts, and what is always behind it."""
     if end - at < size:
         return i64(0), i64(NONE), end, i64(LAYER_CUT)
-    return i64(size), i64(NONE), end, i64(0)
+    return size, after, end, i64(0)
 
 
 @kernel(inline=True)
@@ -99,14 +99,6 @@ def gre(frame, at, end):
     if version == 1:  # without a sequence number it is an acknowledgement alone, which carries nothing
         return size, i64(PPP) if bits & 0x1000 else i64(NONE), end, i64(0)
     return size, by_ethertype(protocol), end, i64(0)
-
-
-@kernel(inline=True)
-def vxlan(frame, at, end):
-    """VXLAN; an Ethernet frame follows."""
-    if end - at < 8:
-        return i64(0), i64(NONE), end, i64(LAYER_CUT)
-    return i64(8), i64(ETH), end, i64(0)
 
 
 @kernel(inline=True)

@@ -1,7 +1,8 @@
-"""A running graph in the terminal: a table that is drawn again four times a second, or lines where there is no terminal.
+"""A running graph in the terminal: a table drawn again four times a second, or lines where there is no terminal.
 
 Both are called with the :class:`~wirespeed.engine.run.Running` now and then, as ``wirespeed.run(live=...)`` does, and
-look at the clock themselves; a call after the run's end takes the table away.
+look at the clock themselves; a call after the run's end takes the table away.  Before that, ``compiling`` may be called
+with what is being compiled, from any thread.
 """
 
 import sys
@@ -20,6 +21,8 @@ from wirespeed.observe.rates import Rates, StageRate, between
 
 TABLE_S = 0.25  # from one picture to the next
 LINE_S = 1.0  # from one line to the next
+HEADINGS = ("stage", "packets/s", "bits/s", "cycles/packet", "packets", "dropped")
+SHORTEST_NAME = 8  # characters left of a stage's name on a narrow terminal
 
 
 class LiveTable:
@@ -30,6 +33,7 @@ class LiveTable:
         self.every_s = every_s
         self._live = Live(console=self.console, auto_refresh=False, transient=True)
         self._next = 0.0
+        self._closed = False
         self._before: Report | None = None
 
     def __call__(self, running: Running) -> None:
@@ -38,17 +42,25 @@ class LiveTable:
             self.close()
         elif time.monotonic() >= self._next:
             self._next = time.monotonic() + self.every_s
-            now = running.report()
-            self.draw(between(self._before, now))
-            self._before = now
+            before, self._before = self._before, running.report()
+            self.draw(between(before, self._before))
+
+    def compiling(self, name: str) -> None:
+        """Say what is being compiled, as long as there is nothing else to see."""
+        if self._before is None and not self._closed:
+            self._draw(Text(f"compiling {name} (kept for later runs)", "dim", no_wrap=True, overflow="ellipsis"))
 
     def draw(self, rates: Rates) -> None:
         """Draw one picture."""
+        self._draw(picture(rates, self.console.width))
+
+    def _draw(self, what: RenderableType) -> None:
         self._live.start()
-        self._live.update(picture(rates), refresh=True)
+        self._live.update(what, refresh=True)
 
     def close(self) -> None:
         """Take the table away and give the terminal back.  Closing twice is harmless."""
+        self._closed = True
         self._live.stop()
 
     def __enter__(self) -> "LiveTable":
@@ -65,6 +77,7 @@ class LiveLines:
         self.file = file or sys.stderr
         self.every_s = every_s
         self._next = time.monotonic() + every_s
+        self._told = False
         self._before: Report | None = None
 
     def __call__(self, running: Running) -> None:
@@ -74,6 +87,12 @@ class LiveLines:
             now = running.report()
             print(line(between(self._before, now)), file=self.file, flush=True)
             self._before = now
+
+    def compiling(self, name: str) -> None:
+        """Say, once, that something is being compiled."""
+        if not self._told:
+            self._told = True
+            print("compiling for this processor; later runs take it from the cache", file=self.file, flush=True)
 
     def close(self) -> None:
         """Nothing to take away."""
@@ -101,21 +120,35 @@ def line(rates: Rates) -> str:
     return f"{text}; cycles/packet: {stages or '-'}; idle {idle}"
 
 
-def picture(rates: Rates) -> RenderableType:
-    """A run as it is drawn: a row for each stage, one for each reason of its drops, and the workers and the pool."""
+def picture(rates: Rates, width: int) -> RenderableType:
+    """A run as it is drawn: a row for each stage, one for each reason of its drops, and the workers and the pool.
+
+    Where ``width`` is not enough, the names of stages are cut and the numbers stay whole.
+    """
+    rows = [list(_numbers(stage)) for stage in rates.stages]
+    numbers = sum(1 + max(len(cell) for cell in column) for column in zip(HEADINGS[1:], *rows, strict=True))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
-    table.add_column("stage", no_wrap=True, overflow="ellipsis", min_width=12)
-    for heading in ("packets/s", "bits/s", "cycles/packet", "packets", "dropped"):
+    table.add_column(HEADINGS[0], no_wrap=True, overflow="ellipsis")
+    for heading in HEADINGS[1:]:
         table.add_column(heading, justify="right", no_wrap=True)
-    for stage in rates.stages:
-        table.add_row(*_cells(stage))
+    for stage, row in zip(rates.stages, rows, strict=True):
+        name = shorten(stage.name, max(SHORTEST_NAME, width - numbers))
+        table.add_row(Text(name, {"stage": "bold green"}.get(stage.kind, "cyan")), *row)
     reasons = [Text(f"  {name} dropped {n:,}: {words}", "yellow") for name, words, n in _drops(rates)]
     notes = [Text(f"  {note}", "red") for note in rates.notes]
     return Group(table, *reasons, *notes, Text(_footer(rates), "dim"))
 
 
-def _cells(stage: StageRate) -> Iterator[str | Text]:
-    yield Text(stage.name, {"stage": "bold green"}.get(stage.kind, "cyan"))
+def shorten(name: str, length: int) -> str:
+    """A stage's name in at most ``length`` characters: what goes is the middle, for a path ends in what tells it."""
+    if len(name) <= length:
+        return name
+    kind = name[: name.find(":") + 1]
+    kept = length - len(kind) - 1
+    return f"{kind}…{name[-kept:]}" if kept > 0 else name[:length]
+
+
+def _numbers(stage: StageRate) -> Iterator[str | Text]:
     yield si(stage.packets_per_s)
     yield "" if stage.bits_per_s is None else si(stage.bits_per_s)
     yield "" if stage.cycles_per_packet is None else f"{stage.cycles_per_packet:.1f}"
@@ -140,9 +173,8 @@ def _footer(rates: Rates) -> str:
 
 def si(value: float) -> str:
     """A number in three digits and the prefix of its thousands, as ``9.81 M``; the unit comes behind it."""
-    for prefix, factor in (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12)):
-        if value < 999.5 * factor:
-            break
+    units = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))
+    prefix, factor = next((unit for unit in units if value < 999.5 * unit[1]), units[-1])
     scaled = value / factor
     digits = 0 if scaled >= 99.95 or value == 0 else 1 if scaled >= 9.995 else 2
     return f"{scaled:.{digits}f} {prefix}"

@@ -117,7 +117,7 @@ def processor(root: Path = ROOT) -> dict[str, str]:
 
 
 def steady_counter(root: Path = ROOT) -> bool | None:
-    """Whether the cycle counter ticks evenly whatever the clock does; None where cpuinfo does not tell (aarch64: it does)."""
+    """Whether the cycle counter ticks evenly whatever the clock does; None where cpuinfo has no flags (aarch64)."""
     flags = processor(root).get("flags")
     return None if flags is None else {"constant_tsc", "nonstop_tsc"} <= set(flags.split())
 

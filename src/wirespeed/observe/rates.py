@@ -86,7 +86,7 @@ def _stage(before: StageReport | None, now: StageReport, elapsed: float) -> Stag
 
 
 def _cycles(before: StageReport | None, now: StageReport) -> float | None:
-    """Cycles a packet since ``before``.  A report has the mean since the beginning, so the earlier part is taken off."""
+    """Cycles a packet since ``before``: a report has the mean since the beginning, so the earlier part is taken off."""
     mean, n = now.cycles_per_packet, passed(now)
     if mean is None or before is None or before.cycles_per_packet is None or n <= passed(before):
         return mean

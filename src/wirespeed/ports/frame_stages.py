@@ -6,11 +6,11 @@ Several workers may share a ring; each takes the lock of its end for one burst.
 import numpy as np
 
 from wirespeed.core.chain import alloc_length, copy_in
-from wirespeed.core.packet import HEADROOM, Packet, data
+from wirespeed.core.packet import HEADROOM, Packet, data, mark, set_mark
 from wirespeed.core.pool import Pool, free_bulk
 from wirespeed.core.stage import FIRST_REASON, Head, count_drops, drop
 from wirespeed.jit.atomics import load_acquire
-from wirespeed.jit.intrinsics import load_i64, move, store_i64
+from wirespeed.jit.intrinsics import load_handle, load_i64, move, store_i64
 from wirespeed.jit.kernel import kernel, stage
 from wirespeed.jit.layout import layout
 from wirespeed.ports.frame_ring import (
@@ -56,7 +56,8 @@ def take(cache, ring, position):
     p.wire = info.wire
     p.port = info.port
     p.link = info.link
-    p.mark = info.mark
+    if info.mark != 0:
+        set_mark(p, info.mark)
     return handle
 
 
@@ -110,7 +111,7 @@ def put(ring, position, handle):
     info.time = p.time
     info.length = p.total
     info.wire = p.wire
-    info.mark = p.mark
+    info.mark = mark(p)
     info.port = p.port
     info.link = p.link
     at = position + u64(UNIT)
@@ -132,7 +133,7 @@ def transmit(state, burst, n):
     position, free = ring.prod.position, room(ring)
     done, kept, total = i64(0), i64(0), i64(0)
     while done < n:
-        handle = load_i64(burst + 8 * done)
+        handle = load_handle(burst + 8 * done)
         size = Packet(handle).total
         need = span(size)
         if need > ring.size:

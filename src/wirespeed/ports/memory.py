@@ -116,17 +116,12 @@ class MemoryPort(Element):
         ``data`` (uint8) has the packets end to end, or each in a row of its own of which ``lengths`` says how much.
         """
         data, lengths = np.asarray(data, np.uint8), np.asarray(lengths, np.int64)
-        wide = data.ndim == 2
-        most = data.shape[1] if wide else len(data)
-        if (
-            lengths.ndim != 1
-            or (lengths < 0).any()
-            or (lengths > most).any()
-            or (not wide and lengths.sum() > len(data))
-        ):
-            raise GraphError(f"lengths do not fit data of shape {data.shape}; give one length, within data, a packet")
-        if wide:
-            data = data[: len(lengths)][np.arange(most) < lengths[:, None]]
+        if not _fit(data, lengths):
+            raise GraphError(
+                f"lengths of shape {lengths.shape} do not fit data of shape {data.shape}; give one within data a packet"
+            )
+        if data.ndim == 2:
+            data = data[np.arange(data.shape[1]) < lengths[:, None]]
         infos = np.zeros(len(lengths), FrameInfo.dtype)
         infos["length"] = infos["wire"] = lengths
         infos["time"], infos["link"] = time, 1
@@ -142,9 +137,7 @@ class MemoryPort(Element):
         while True:
             with self._locks["source"]:
                 if queue.closed:
-                    raise GraphError(
-                        f"{self.name} was closed for input; it opens again when the run that reads it ends"
-                    )
+                    raise GraphError(f"{self.name} is closed for input; it opens again when the run that reads it ends")
                 done += queue.push(infos[done:], data[starts[done] :])
             left = deadline - time.monotonic_ns()
             if done == len(lengths) or left <= 0:
@@ -201,6 +194,15 @@ class MemoryPort(Element):
 
     def __exit__(self, *exc: Any) -> None:
         self.close()
+
+
+def _fit(data: Any, lengths: Any) -> bool:
+    """Whether each length is within the data of its packet."""
+    if lengths.ndim != 1 or (lengths < 0).any():
+        return False
+    if data.ndim == 2:
+        return len(lengths) == len(data) and bool((lengths <= data.shape[1]).all())
+    return data.ndim == 1 and int(lengths.sum()) <= len(data)
 
 
 def _check_lengths(lengths: list[int], size: int) -> None:

@@ -5,7 +5,8 @@ Theory of operation
 Entries lie one behind the other in the order of their insertion: a key of ``words`` 64-bit words, then the value.  An
 index of at least twice as many slots, each holding the upper half of a key's hash and the entry's number plus one, is
 searched from the hash's place onward until the key or an empty slot is found (linear probing at most half full).
-Searching costs one line of the index and one entry; who looks up a burst prefetches both (:func:`prefetch_slot`,
+``words`` is a constant in each look-up, equal to that of the table, so that the loops over a key unroll.  Searching
+costs one line of the index and one entry; who looks up a burst prefetches both (:func:`prefetch_slot`,
 :func:`prefetch_entry`).  A table that is full takes no more keys and says so.
 
 Thread rules: one thread writes; reading while it writes is not safe.
@@ -17,11 +18,11 @@ import numpy as np
 
 from wirespeed.core.arena import LINE, Arena
 from wirespeed.errors import GraphError
-from wirespeed.jit.intrinsics import crc32c, equal, load_u64, prefetch, store_u64
+from wirespeed.jit.intrinsics import load_u64, prefetch, store_u64
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import Layout, layout
 
-i64, u64, u32 = np.int64, np.uint64, np.uint32
+i64, u64 = np.int64, np.uint64
 
 Table = layout(
     "ExactTable",
@@ -41,17 +42,19 @@ _LOW = u64(0xFFFFFFFF)
 
 
 @kernel(inline=True)
-def hash_words(key, words):
-    """A 64-bit hash of ``words`` 64-bit words: two CRC-32C with different seeds, the second one of turned words.
+def spread(value):
+    """A 64-bit digest of a 32-bit hash: its low bits choose the slot, its upper half is the tag."""
+    product = (u64(value) + u64(1)) * u64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio
+    return product ^ (product >> u64(32))
 
-    Both halves are used, for the place in the index and for the tag, so they must not be the same function.
-    """
-    low, high = u32(0), u32(0x9E3779B9)
+
+@kernel(inline=True)
+def same_words(a, b, words):
+    """Whether ``words`` (a constant) 64-bit words at two addresses are the same; without a branch for each."""
+    odd = u64(0)
     for i in range(words):
-        word = load_u64(key + 8 * i)
-        low = crc32c(low, word)
-        high = crc32c(high, (word << u64(29)) | (word >> u64(35)))
-    return u64(low) | (u64(high) * u64(0x9E3779B1) & _LOW) << u64(32)
+        odd |= load_u64(a + 8 * i) ^ load_u64(b + 8 * i)
+    return odd == u64(0)
 
 
 @kernel(inline=True)
@@ -70,10 +73,10 @@ def prefetch_entry(table, digest):
 
 
 @kernel(inline=True)
-def find(table, key, digest):
+def find(table, key, digest, words):
     """The address of the entry with the key at ``key``, or 0; and the number of the slot where the search ended."""
     t = Table(table)
-    slots, entries, mask, stride, size = t.slots, t.entries, t.mask, t.stride, t.key
+    slots, entries, mask, stride = t.slots, t.entries, t.mask, t.stride
     at = digest & mask
     while True:
         # The index has an empty slot at all times (it is at most half full), so the search ends.
@@ -82,15 +85,15 @@ def find(table, key, digest):
             return i64(0), at
         if slot >> u64(32) == digest >> u64(32):
             entry = entries + stride * (i64(slot & _LOW) - 1)
-            if equal(entry, key, size):
+            if same_words(entry, key, words):
                 return entry, at
         at = (at + u64(1)) & mask
 
 
 @kernel(inline=True)
-def find_or_add(table, key, digest):
+def find_or_add(table, key, digest, words):
     """The entry with the key at ``key``, added with a value of zeros if need be; 0 when the table is full."""
-    entry, at = find(table, key, digest)
+    entry, at = find(table, key, digest, words)
     return entry if entry != 0 else _add(table, key, digest, at)
 
 
@@ -142,5 +145,5 @@ class ExactTable:
         return self.entry.array_at(record.entries, length).copy() if length else np.empty(0, self.entry.dtype)
 
     def close(self) -> None:
-        """Unmap the memory."""
+        """Unmap the memory; nothing of the table may be used afterwards."""
         self.arena.close()

@@ -96,9 +96,9 @@ SWAPPED_BYTE_ORDER = 0x4D3C2B1A
 
 # Options: of every block, of sections, of interfaces, of packets (draft-ietf-opsawg-pcapng, sections 3.5 and 4).
 END_OF_OPTIONS, COMMENT = 0, 1
-APPLICATION = 4
+HARDWARE, SYSTEM, APPLICATION = 2, 3, 4
 INTERFACE_NAME, INTERFACE_DESCRIPTION, RESOLUTION, TIME_OFFSET = 2, 3, 9, 14
-PACKET_FLAGS, DROP_COUNT, PACKET_ID, QUEUE = 2, 4, 5, 6
+PACKET_FLAGS, DROP_COUNT, PACKET_ID, QUEUE, VERDICT = 2, 4, 5, 6, 7
 CUSTOM = (2988, 2989, 19372, 19373)  # these begin with the number of the enterprise that gives them a meaning
 
 ETHERNET = 1

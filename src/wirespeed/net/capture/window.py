@@ -25,7 +25,7 @@ from wirespeed.jit.atomics import load_acquire, store_release
 from wirespeed.jit.intrinsics import move, stack, store_i64
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import layout
-from wirespeed.jit.libc import sys_poll, sys_pread, sys_read
+from wirespeed.jit.libc import copy_in, copy_out, sys_poll, sys_pread, sys_read
 from wirespeed.net.capture.format import LARGEST_BLOCK
 
 i64 = np.int64
@@ -80,6 +80,12 @@ def make_room(w):
         w.at = w.base - left
         w.end = w.base
     return w.limit - w.end
+
+
+@kernel
+def push_room(window):
+    """For Python, which puts bytes in: make room, and return how many bytes of it there are."""
+    return make_room(Window(window))
 
 
 @kernel(inline=True)
@@ -141,6 +147,26 @@ def rewind(w):
     w.skip = 0
     w.ended = 0
     store_release(w, "boundary", i64(-1))  # W2
+
+
+def push(window: int, data: memoryview) -> int:
+    """Put the beginning of ``data`` into a ``PUSHED`` window; return how many bytes of it found room."""
+    size = min(int(push_room(window)), len(data))
+    w = Window.at(window)
+    copy_in(w.end, data[:size])
+    w.end += size
+    w.offset += size
+    return size
+
+
+def hand_over(window: int) -> bytes:
+    """Take the bytes that were read but not looked at, and have the window read from Python from now on."""
+    w = Window.at(window)
+    data = copy_out(w.at, w.end - w.at)
+    w.at = w.end = w.base
+    w.offset = w.ended = 0
+    w.source = PUSHED
+    return data
 
 
 def init(window: int, memory: int, fd: int, source: int) -> None:

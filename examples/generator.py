@@ -1,0 +1,15 @@
+"""Make traffic at a rate: UDP packets of mixed sizes in a thousand flows, for two seconds."""
+
+import wirespeed as ws
+
+
+@ws.function
+def only_large(pkt):
+    """Forward what is larger than 500 bytes."""
+    return ws.FORWARD if pkt.length > 500 else ws.DROP
+
+
+if __name__ == "__main__":
+    traffic = ws.port("generator:", size="imix", flows=1000, rate="200kpps", seed=1)
+    report = ws.run(traffic >> only_large >> ws.port("pcap:large.pcap"), seconds=2)
+    print(report)

@@ -1,0 +1,1 @@
+"""Whole network functions, made of the parts below."""

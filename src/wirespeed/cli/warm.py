@@ -1,0 +1,65 @@
+"""``wirespeed warm``: every kernel of the main path compiled into the cache, each with its seconds and its size."""
+
+from pathlib import Path
+from typing import Any
+
+from wirespeed.cli import session
+from wirespeed.cli.parser import Parser
+
+
+def configure(parser: Parser) -> None:
+    """Declare the words."""
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="also the functions in these files (.py)")
+
+
+def main(arguments: Any) -> int:
+    """Compile, then print what there is now."""
+    from wirespeed.cli.words import functions_in, load
+    from wirespeed.jit import cache
+
+    functions = [f for path in arguments.files for f in functions_in(load(path)).values()]
+    with session.shown(lines=True):
+        compile_stages()
+        rehearse(functions)
+    print(table())
+    print(f"in {cache.root()}")
+    return 0
+
+
+def compile_stages() -> None:
+    """Compile every stage of the package; what it calls comes with it."""
+    from wirespeed.cli.layouts import import_everything
+    from wirespeed.jit.inventory import stages
+
+    import_everything()
+    for stage in stages():
+        _ = stage.address
+
+
+def rehearse(functions: list[Any]) -> None:
+    """Run a little of the main path, and each function: kernels that Python calls are compiled when it does."""
+    from wirespeed.engine.run import run
+    from wirespeed.ports import port
+
+    for function in functions:
+        run(port("null:count=64") >> function >> port("null:"))
+
+
+def table() -> str:
+    """A line for each kernel in this process: seconds of compiling, or that it came from the cache; bytes of code."""
+    from wirespeed.jit.inventory import entries
+    from wirespeed.jit.kernel import compiled
+
+    seconds: dict[str, float] = {}
+    for one in compiled():
+        seconds[one.name] = max(one.seconds, seconds.get(one.name, 0.0))
+    listed = entries()
+    width = max((len(entry.name) for entry in listed), default=6)
+    lines = [f"{'kernel':{width}}  {'seconds':>7}  {'bytes of code':>13}"]
+    for entry in listed:
+        took = f"{seconds[entry.name]:.2f}" if entry.name in seconds else "cached"
+        size = "-" if entry.code_bytes is None else f"{entry.code_bytes:,}"
+        lines.append(f"{entry.name:{width}}  {took:>7}  {size:>13}")
+    total = sum(entry.code_bytes or 0 for entry in listed)
+    fresh = sum(entry.name in seconds for entry in listed)
+    return "\n".join([*lines, f"{len(listed)} kernels, {fresh} compiled now, {total:,} bytes of code"])

@@ -1,0 +1,256 @@
+"""Changes to a packet that take more than a field: tags, sizes, checksums, addresses, random numbers.
+
+Both forms of a user's function call these kernels.  They take addresses and offsets that the parser has found, so a
+header that is said to be there is whole; all other bounds are argued here.
+
+*Source:* IEEE 802.1Q (tags), RFC 1624 (checksums by difference), RFC 768 (UDP's zero), RFC 8200 (pseudo header).
+"""
+
+import numpy as np
+
+from wirespeed.core import packet
+from wirespeed.core.packet import Packet, data, last
+from wirespeed.jit.intrinsics import fill, load_be16, load_be32, load_u8, load_u64, move, store_be16, store_be32, store_u64
+from wirespeed.jit.kernel import kernel
+from wirespeed.net.checksum import (
+    fill_icmp,
+    fill_ipv4,
+    fill_sctp,
+    fill_tcp,
+    fill_udp,
+    fold,
+    pseudo_ipv4,
+    pseudo_ipv6,
+    udp_sent,
+)
+from wirespeed.net.internet import find_option
+from wirespeed.net.parse import BAD, CUT, FIRST_FRAGMENT, ICMP, ICMPV6, IPV4, IPV6, SCTP, TCP, UDP
+from wirespeed.net.protocol import (
+    ETHERTYPE_QINQ,
+    ETHERTYPE_QINQ_OLD,
+    ETHERTYPE_VLAN,
+    PROTO_AH,
+    PROTO_DSTOPTS,
+    PROTO_FRAGMENT,
+    PROTO_ICMPV6,
+    PROTO_ROUTING,
+    PROTO_TCP,
+    PROTO_UDP,
+)
+
+i64, u32, u64 = np.int64, np.uint32, np.uint64
+HOME_ADDRESS_OPTION = 0xC9  # RFC 6275, 6.3
+
+
+@kernel(inline=True)
+def _resized(handle, size):
+    """Let the length on the wire follow a change of the packet's length; it never becomes less than that."""
+    p = Packet(handle)
+    p.wire = u32(max(i64(p.wire) + size, i64(p.total)))
+
+
+@kernel
+def prepend(handle, size):
+    """Grow a packet at its front by ``size`` bytes of zeros; whether there was room."""
+    if not packet.prepend(handle, size):
+        return False
+    fill(data(Packet(handle)), 0, size)
+    _resized(handle, size)
+    return True
+
+
+@kernel
+def append(handle, size):
+    """Grow a packet at its end by ``size`` bytes of zeros; whether there was room."""
+    if not packet.append(handle, size):
+        return False
+    end = Packet(last(handle))
+    fill(data(end) + i64(end.length) - size, 0, size)
+    _resized(handle, size)
+    return True
+
+
+@kernel
+def adjust(handle, size):
+    """Cut ``size`` bytes off a packet's front; whether it had as many."""
+    if not packet.adjust(handle, size):
+        return False
+    _resized(handle, -size)
+    return True
+
+
+@kernel
+def trim(handle, size):
+    """Cut ``size`` bytes off a packet's end; whether it had as many."""
+    if not packet.trim(handle, size):
+        return False
+    _resized(handle, -size)
+    return True
+
+
+@kernel
+def push_vlan(handle, vlan, prio, type):
+    """Put a tag behind the addresses of an Ethernet frame; whether it is one and there was room."""
+    p = Packet(handle)
+    if p.link != 1 or i64(p.length) < 14 or not packet.prepend(handle, i64(4)):
+        return False
+    frame = data(p)
+    move(frame, frame + 4, 12)
+    store_be16(frame + 12, type & 0xFFFF)
+    store_be16(frame + 14, (prio & 7) << 13 | (vlan & 0xFFF))
+    _resized(handle, i64(4))
+    return True
+
+
+@kernel
+def pop_vlan(handle):
+    """Take the first tag out of an Ethernet frame; whether it had one."""
+    p = Packet(handle)
+    if p.link != 1 or i64(p.length) < 18:
+        return False
+    frame = data(p)
+    type = load_be16(frame + 12)
+    if type != ETHERTYPE_VLAN and type != ETHERTYPE_QINQ and type != ETHERTYPE_QINQ_OLD:
+        return False
+    move(frame + 4, frame, 12)
+    packet.adjust(handle, i64(4))
+    _resized(handle, i64(-4))
+    return True
+
+
+@kernel(inline=True)
+def decrement_ttl(read, write):
+    """Take one hop off an IPv4 header; what is left, 0 where nothing was.  Its checksum follows.
+
+    Equation 3 of RFC 1624 for a word that gets smaller by 0x100, as Linux's ``ip_decrease_ttl`` writes it.
+    """
+    ttl = i64(load_u8(read + 8))
+    if ttl == 0:
+        return i64(0)
+    store_be16(write + 8, (ttl - 1) << 8 | i64(load_u8(read + 9)))
+    total = i64(load_be16(read + 10)) + 0x100
+    store_be16(write + 10, total + i64(total >= 0xFFFF))
+    return ttl - 1
+
+
+@kernel
+def checksum_ipv4(at, end):
+    """Write the checksum of the IPv4 header at an address; whether its options end before the address ``end``."""
+    ihl = i64(load_u8(at) & 15)
+    if ihl < 5 or at + 4 * ihl > end:
+        return False
+    fill_ipv4(at, ihl)
+    return True
+
+
+@kernel
+def _plain_addresses(frame, l3, l4):
+    """Whether the addresses in an IPv6 header are those that count, which extension headers before ``l4`` can change.
+
+    Bounds: the parser has walked these headers, each whole.
+    """
+    kind, at = load_u8(frame + l3 + 6), l3 + 40
+    while at < l4:
+        units = i64(load_u8(frame + at + 1))
+        size = 4 * (units + 2) if kind == PROTO_AH else i64(8) if kind == PROTO_FRAGMENT else 8 * (units + 1)
+        if kind == PROTO_ROUTING and load_u8(frame + at + 3):
+            return False
+        if kind == PROTO_DSTOPTS and find_option(frame, at + 2, at + size, i64(HOME_ADDRESS_OPTION), i64(16)):
+            return False
+        kind = load_u8(frame + at)
+        at += size
+    return True
+
+
+@kernel(inline=True)
+def _pseudo(frame, layers, l3, protocol, size):
+    """The sum of the pseudo header in front of ``size`` bytes."""
+    if layers & IPV4:
+        return pseudo_ipv4(frame + l3, protocol, size)
+    return pseudo_ipv6(frame + l3 + 8, frame + l3 + 24, protocol, size)
+
+
+@kernel
+def checksum_l4(frame, layers, l3, l4, end):
+    """Write the checksum of what IP carries, up to ``end``; whether all that it covers is there."""
+    size, at = end - l4, frame + l4
+    if layers & (CUT | BAD | FIRST_FRAGMENT) or not layers & (IPV4 | IPV6):
+        return False
+    if layers & IPV6 and l4 != l3 + 40 and not _plain_addresses(frame, l3, l4):
+        return False
+    # Bounds: the fixed part of each header is whole, and ``end`` is not beyond the captured bytes.
+    if layers & UDP:
+        length = i64(load_be16(at + 4))
+        if length > size or 0 < length < 8:
+            return False
+        size = length if length else size
+        fill_udp(at, size, _pseudo(frame, layers, l3, i64(PROTO_UDP), size))
+    elif layers & TCP and size >= 20:
+        fill_tcp(at, size, _pseudo(frame, layers, l3, i64(PROTO_TCP), size))
+    elif layers & ICMP and size >= 8:
+        fill_icmp(at, size, i64(0))
+    elif layers & ICMPV6 and size >= 8:
+        fill_icmp(at, size, _pseudo(frame, layers, l3, i64(PROTO_ICMPV6), size))
+    elif layers & SCTP and size >= 12:
+        fill_sctp(at, size)
+    else:
+        return False
+    return True
+
+
+@kernel(inline=True)
+def rewrite(frame, layers, l3, l4, which, src, dst, sport, dport):
+    """Write addresses and ports of an IPv4 packet, by the bits of ``which`` (1 source, 2 destination, 4 and 8 ports).
+
+    The checksums follow by difference.  False, and nothing changed, where there is no IPv4, or no TCP or UDP to have
+    the ports.
+    """
+    ip, at = frame + l3, frame + l4
+    if not layers & IPV4 or (which & 12 and not layers & (TCP | UDP)):
+        return False
+    change = i64(0)  # the sum of what is taken away, complemented, and of what is put there instead
+    if which & 1:
+        change += (i64(load_be32(ip + 12)) ^ 0xFFFFFFFF) + (src & 0xFFFFFFFF)
+        store_be32(ip + 12, src)
+    if which & 2:
+        change += (i64(load_be32(ip + 16)) ^ 0xFFFFFFFF) + (dst & 0xFFFFFFFF)
+        store_be32(ip + 16, dst)
+    if which & 3:
+        store_be16(ip + 10, fold((i64(load_be16(ip + 10)) ^ 0xFFFF) + change) ^ 0xFFFF)
+    if which & 4:
+        change += (i64(load_be16(at)) ^ 0xFFFF) + (sport & 0xFFFF)
+        store_be16(at, sport)
+    if which & 8:
+        change += (i64(load_be16(at + 2)) ^ 0xFFFF) + (dport & 0xFFFF)
+        store_be16(at + 2, dport)
+    if layers & TCP:
+        store_be16(at + 16, fold((i64(load_be16(at + 16)) ^ 0xFFFF) + change) ^ 0xFFFF)
+    elif layers & UDP:
+        sum = i64(load_be16(at + 6))
+        if sum != 0:
+            store_be16(at + 6, udp_sent(fold((sum ^ 0xFFFF) + change) ^ 0xFFFF))
+    return True
+
+
+@kernel(inline=True)
+def draw(at, below):
+    """A random number from 0 to ``below`` - 1 (at most 2^32 of them), from the generator whose word is at an address.
+
+    Source: xorshift64*, Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled" (2016).
+    """
+    x = load_u64(at)
+    x ^= x >> u64(12)
+    x ^= x << u64(25)
+    x ^= x >> u64(27)
+    store_u64(at, x)
+    high = x * u64(0x2545F4914F6CDD1D) >> u64(32)
+    return i64(high * u64(min(max(below, i64(0)), i64(1 << 32))) >> u64(32))
+
+
+def seed(number: int, worker: int) -> int:
+    """The first word of a worker's generator.  Source: SplitMix64's output function (Steele, Lea, Flood 2014)."""
+    mask = (1 << 64) - 1
+    z = (number + (worker + 1) * 0x9E3779B97F4A7C15) & mask
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & mask
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & mask
+    return z ^ z >> 31 or 1  # the generator would stay at 0

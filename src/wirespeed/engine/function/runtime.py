@@ -1,0 +1,316 @@
+"""What generated stages are made of: the kernels that the code of a user's function calls, and its way to a packet.
+
+A generated stage, for each packet of a burst: :func:`arrive` finds the frame and the headers that the function names,
+the function's body says a verdict, and a packet that does not stay in the burst goes through :func:`leave`.
+"""
+
+import numpy as np
+
+from wirespeed.core.packet import Packet, data
+from wirespeed.core.stage import FIRST_REASON, FUNCTION_ERROR, Head, drop, emit
+from wirespeed.engine.function import edit
+from wirespeed.jit.atomics import load_relaxed
+from wirespeed.jit.header import (
+    Place,
+    Scheme,
+    array_at,
+    get_slot,
+    length_of,
+    read_address,
+    set_slot,
+    write_address,
+)
+from wirespeed.jit.intrinsics import load_u8, store_u8
+from wirespeed.jit.kernel import kernel
+from wirespeed.jit.layout import layout
+from wirespeed.net import hashing
+from wirespeed.net.headers import HEADERS
+from wirespeed.net.parse import BITS, POSITION, SHIFT, locate
+
+i64 = np.int64
+
+# What a function's state begins with; then come an address and a length for each table, then the user's own state.
+FunctionState = layout(
+    "FunctionState",
+    [
+        ("head", Head),
+        ("random", "u8"),  # the word of the worker's random numbers
+        ("verdict", "i8"),  # of the last packet that did not stay in its burst
+        ("failed", "i8"),  # whether its body ended by an exception
+        (None, 40),
+    ],
+)
+TABLES = FunctionState.size
+RANDOM = FunctionState.offset("random")
+Word = layout("Word", [("value", "u4")])
+
+DROPS = {
+    "dropped": "The function said DROP",
+    "bad_verdict": "The verdict was a negative number other than DROP",
+    "stopped": "The run was stopped while the function was in a loop",
+}
+DROPPED, BAD_VERDICT, STOPPED = FIRST_REASON, FIRST_REASON + 1, FIRST_REASON + 2
+ROUNDS = 0xFFFF  # of loops between two looks at the stop word, less one: about a tenth of a millisecond
+
+FOUND = ("layers", "vlan", "vlan2", "mpls", "l3", "fragment6", "l4", "payload", "end")  # in the order of locate's result
+SLOTS = ("state", "record", "frame", "length", "zeros", "scratch", "want", "ticks", *FOUND)
+FIELDS = {"time": "time", "port": "port", "length": "total", "wire": "wire", "link": "link", "mark": "mark"}
+"""Attributes of a packet that are numbers of its record, and their names there."""
+PLACES = {
+    name: Place(header, BITS[name], FOUND[POSITION[name]] if name in POSITION else "", SHIFT.get(name, 0))
+    for name, header in HEADERS.items()
+}
+
+User = Scheme("User", SLOTS, PLACES, Packet, FIELDS)
+
+
+@kernel(inline=True)
+def enter(pkt, state, want):
+    """Write the slots that are the same for all packets of a burst."""
+    head = Head(state)
+    set_slot(pkt, "state", state)
+    set_slot(pkt, "zeros", head.zeros)
+    set_slot(pkt, "scratch", head.scratch)
+    set_slot(pkt, "want", want)
+
+
+@kernel(inline=True)
+def _found(pkt, frame, length, places):
+    """Write the slots that say where things are."""
+    layers, vlan, vlan2, mpls, l3, fragment6, l4, payload, end = places
+    set_slot(pkt, "frame", frame)
+    set_slot(pkt, "length", length)
+    set_slot(pkt, "layers", layers)
+    set_slot(pkt, "vlan", vlan)
+    set_slot(pkt, "vlan2", vlan2)
+    set_slot(pkt, "mpls", mpls)
+    set_slot(pkt, "l3", l3)
+    set_slot(pkt, "fragment6", fragment6)
+    set_slot(pkt, "l4", l4)
+    set_slot(pkt, "payload", payload)
+    set_slot(pkt, "end", end)
+
+
+@kernel(inline=True)
+def arrive(pkt, handle, want):
+    """Let a packet's slots be those of another packet; ``want`` is a constant."""
+    p = Packet(handle)
+    frame, length = data(p), i64(p.length)
+    set_slot(pkt, "record", handle)
+    set_slot(pkt, "ticks", 0)
+    _found(pkt, frame, length, locate(frame, length, i64(p.link), want))
+
+
+@kernel
+def _locate_again(frame, length, link, want):
+    """:func:`locate` out of line, for what is done rarely."""
+    return locate(frame, length, link, want)
+
+
+@kernel(inline=True)
+def locate_headers(pkt):
+    """Find frame and headers again."""
+    p = Packet(get_slot(pkt, "record"))
+    frame, length = data(p), i64(p.length)
+    _found(pkt, frame, length, _locate_again(frame, length, i64(p.link), get_slot(pkt, "want")))
+
+
+@kernel
+def leave(state, handle, verdict, failed):
+    """Send away a packet that does not stay in its burst."""
+    own = FunctionState(state)
+    own.verdict = verdict
+    own.failed = failed
+    if verdict > 0 and not failed:
+        emit(state, verdict, handle)
+        return
+    reason = i64(DROPPED) if verdict == -1 else i64(BAD_VERDICT)
+    if failed:
+        reason = i64(STOPPED) if stopping(state) else i64(FUNCTION_ERROR)
+    drop(state, handle, reason)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Loops
+
+
+@kernel(inline=True)
+def stopping(state):
+    """Whether the worker is to stop."""
+    return load_relaxed(Word(Head(state).stop), "value") != 0
+
+
+@kernel
+def _end_if_stopped(state):
+    """The one exception that our code raises: it ends the body of a function, however deep its loop is."""
+    if stopping(state):
+        raise RuntimeError("stopped")
+
+
+@kernel(inline=True)
+def tick(pkt):
+    """One round of a loop that may be without end.
+
+    Only loops that run on for long look at the stop word, so that the end of a run never costs an ordinary packet.
+    """
+    ticks = get_slot(pkt, "ticks") + 1
+    set_slot(pkt, "ticks", ticks)
+    if ticks & ROUNDS == 0:
+        _end_if_stopped(get_slot(pkt, "state"))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Constants, bytes and hashes
+
+
+@kernel(inline=True)
+def pick(values, index):
+    """An element of a constant array; 0 outside."""
+    return values[index] if 0 <= index < len(values) else i64(0)
+
+
+@kernel(inline=True)
+def among(number, values):
+    """Whether a number is in a constant array."""
+    found = False
+    for i in range(len(values)):
+        found |= values[i] == number
+    return found
+
+
+@kernel(inline=True)
+def frame(pkt):
+    """All bytes of the first segment."""
+    return array_at(get_slot(pkt, "frame"), get_slot(pkt, "length"), "u1")
+
+
+@kernel(inline=True)
+def payload(pkt):
+    """The bytes behind the headers.  The bounds are the parser's, and made sure of here."""
+    length = get_slot(pkt, "length")
+    start = min(max(get_slot(pkt, "payload"), i64(0)), length)
+    end = min(max(get_slot(pkt, "end"), start), length)
+    return array_at(get_slot(pkt, "frame") + start, end - start, "u1")
+
+
+@kernel
+def _flow_hash(frame, length, link):
+    return i64(hashing.flow_hash(frame, length, link))
+
+
+@kernel
+def _symmetric_hash(frame, length, link):
+    return i64(hashing.symmetric_hash(frame, length, link))
+
+
+@kernel(inline=True)
+def hash(pkt):
+    """The flow hash of the packet as it is now."""
+    return _flow_hash(get_slot(pkt, "frame"), get_slot(pkt, "length"), pkt.link)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Methods and actions
+
+
+@kernel(inline=True)
+def prepend(pkt, size):
+    """``pkt.prepend``."""
+    done = edit.prepend(get_slot(pkt, "record"), size)
+    locate_headers(pkt)
+    return done
+
+
+@kernel(inline=True)
+def append(pkt, size):
+    """``pkt.append``."""
+    done = edit.append(get_slot(pkt, "record"), size)
+    locate_headers(pkt)
+    return done
+
+
+@kernel(inline=True)
+def adjust(pkt, size):
+    """``pkt.adjust``."""
+    done = edit.adjust(get_slot(pkt, "record"), size)
+    locate_headers(pkt)
+    return done
+
+
+@kernel(inline=True)
+def trim(pkt, size):
+    """``pkt.trim``."""
+    done = edit.trim(get_slot(pkt, "record"), size)
+    locate_headers(pkt)
+    return done
+
+
+@kernel(inline=True)
+def push_vlan(pkt, vlan, prio, type):
+    """``ws.push_vlan``."""
+    done = edit.push_vlan(get_slot(pkt, "record"), vlan, prio, type)
+    locate_headers(pkt)
+    return done
+
+
+@kernel(inline=True)
+def pop_vlan(pkt):
+    """``ws.pop_vlan``."""
+    done = edit.pop_vlan(get_slot(pkt, "record"))
+    locate_headers(pkt)
+    return done
+
+
+@kernel(inline=True)
+def decrement_ttl_ipv4(pkt, ip):
+    """``ws.decrement_ttl`` of an IPv4 header."""
+    return edit.decrement_ttl(read_address(ip), write_address(ip))
+
+
+@kernel(inline=True)
+def decrement_ttl_ipv6(pkt, ip):
+    """``ws.decrement_ttl`` of an IPv6 header."""
+    left = max(i64(load_u8(read_address(ip) + 7)) - 1, i64(0))
+    store_u8(write_address(ip) + 7, left)
+    return left
+
+
+@kernel(inline=True)
+def checksum_ipv4(pkt, ip):
+    """``ws.checksum_ipv4``."""
+    at = read_address(ip)
+    if at != write_address(ip):
+        return False
+    return edit.checksum_ipv4(at, get_slot(pkt, "frame") + get_slot(pkt, "length"))
+
+
+@kernel(inline=True)
+def checksum_l4(pkt):
+    """``ws.checksum_l4``."""
+    layers, l3, l4 = get_slot(pkt, "layers"), get_slot(pkt, "l3"), get_slot(pkt, "l4")
+    return edit.checksum_l4(get_slot(pkt, "frame"), layers, l3, l4, get_slot(pkt, "end"))
+
+
+@kernel(inline=True)
+def rewrite(pkt, which, src, dst, sport, dport):
+    """``ws.rewrite``."""
+    layers, l3, l4 = get_slot(pkt, "layers"), get_slot(pkt, "l3"), get_slot(pkt, "l4")
+    return edit.rewrite(get_slot(pkt, "frame"), layers, l3, l4, which, src, dst, sport, dport)
+
+
+@kernel(inline=True)
+def random(pkt, below):
+    """``ws.random``."""
+    return edit.draw(get_slot(pkt, "state") + RANDOM, below)
+
+
+@kernel(inline=True)
+def symmetric_hash(pkt):
+    """``ws.symmetric_hash``."""
+    return _symmetric_hash(get_slot(pkt, "frame"), get_slot(pkt, "length"), pkt.link)
+
+
+@kernel(inline=True)
+def length(array):
+    """``len`` of an array."""
+    return length_of(array)

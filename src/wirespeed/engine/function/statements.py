@@ -1,0 +1,388 @@
+"""Translates the statements of a user's function, and follows which variables have a value where.
+
+Theory of operation
+-------------------
+A block is translated statement by statement.  ``assigned`` holds the variables that have a value on every path that
+leads to the statement; where paths join, those that all of them assigned.  After a statement that is not passed
+(``return``, ``break``, ``continue``, a loop without end) what follows in the block is unreachable and left out.  A
+function whose end can be reached returns nothing, which the caller's code, or the engine, cannot use.
+"""
+
+import ast
+
+from wirespeed.engine.function import kinds
+from wirespeed.engine.function.advice import INSTEAD
+from wirespeed.engine.function.arithmetic import HIGHEST, count
+from wirespeed.engine.function.calls import Calls
+from wirespeed.engine.function.expressions import Value, _Local, known
+from wirespeed.engine.function.kinds import BOOL, INT, NOTHING, PACKET, Kind, join
+from wirespeed.engine.function.source import Source
+from wirespeed.engine.function.unit import PREFIX, Program, Unit
+
+Block = list[ast.stmt]
+SHORT = 256  # rounds of an innermost loop during which nobody need look at the stop word
+
+
+class Statements(Calls):
+    """A whole translator, of one function for arguments of certain kinds."""
+
+    def __init__(self, program: Program, source: Source, main: bool) -> None:
+        super().__init__(program, source)
+        self.main = main
+        self.reachable = True
+        self.results: list[tuple[Kind, ast.AST]] = []
+        self._breaks: list[list[set[str]]] = []  # for each loop around: what is assigned where it is left
+
+    def block(self, body: list[ast.stmt]) -> Block:
+        """Translate statements up to the first that cannot be reached."""
+        translated: Block = []
+        for node in body:
+            if not self.reachable:
+                break
+            self.size += 1
+            form = getattr(self, f"_{type(node).__name__.lower()}_statement", None)
+            if form is None:
+                raise self.wrong(node, INSTEAD.get(type(node), f"{ast.unparse(node)} cannot be compiled"))
+            translated += form(node)
+        return translated or [ast.Pass()]
+
+    # Simple statements
+
+    def _pass_statement(self, node: ast.Pass) -> Block:
+        return []
+
+    def _expr_statement(self, node: ast.Expr) -> Block:
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str | type(Ellipsis)):
+            return []  # a docstring
+        value = self.value(node.value)
+        if not isinstance(node.value, ast.Call):
+            raise self.wrong(node, f"{ast.unparse(node)} does nothing; assign it, return it or leave it out")
+        return [ast.copy_location(ast.Expr(value.node), node)]
+
+    def _return_statement(self, node: ast.Return) -> Block:
+        if node.value is None:
+            value = Value(ast.Constant(0), NOTHING)
+        elif isinstance(node.value, ast.Tuple) and not self.main:
+            parts = [self.value(element) for element in node.value.elts]
+            made = ast.Tuple([self.ours("int", node, p.node) if known(p.node) is not None else p.node for p in parts], ast.Load())
+            value = Value(made, Kind("tuple", parts=tuple(INT if p.kind == BOOL else p.kind for p in parts)))
+        else:
+            value = self.value(node.value)
+        self._check_result(value.kind, node)
+        self.reachable = False
+        result = self.ours("int", node, value.node) if isinstance(value.node, ast.Constant) else value.node
+        return [ast.copy_location(ast.Return(result), node)]
+
+    def _check_result(self, kind: Kind, node: ast.AST) -> None:
+        if self.main and kind == BOOL:
+            hint = "write `return ws.FORWARD if ... else ws.DROP`"
+            raise self.wrong(node, f"a verdict is the number of an output, and this is true or false; {hint}")
+        if self.main and kind != INT:
+            raise self.wrong(node, f"a verdict is the number of an output, and this is {kind}; return ws.FORWARD or ws.DROP")
+        if self.results and join(self.results[0][0], kind) is None:
+            first, where = self.results[0]
+            line = getattr(where, "lineno", 0)
+            raise self.wrong(node, f"it returns {kind} here and {first} in line {line}; return the same everywhere")
+        self.results.append((kind, node))
+
+    # Assignments
+
+    def _assign_statement(self, node: ast.Assign) -> Block:
+        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple):
+            return self._unpack(node, node.targets[0])
+        value = self._assignable(node.value)
+        if len(node.targets) == 1:
+            return self.store(node.targets[0], value)
+        name = self.temporary()
+        block = [_assign(ast.Name(name, ast.Store()), value.node, node)]
+        for target in node.targets:
+            block += self.store(target, Value(ast.Name(name, ast.Load()), value.kind))
+        return block
+
+    def _annassign_statement(self, node: ast.AnnAssign) -> Block:
+        return self.store(node.target, self._assignable(node.value)) if node.value else []
+
+    def _assignable(self, node: ast.expr) -> Value:
+        value = self.value(node)
+        if value.kind == NOTHING or value.kind.word == "tuple":
+            raise self.wrong(node, f"{ast.unparse(node)} is {value.kind}; assign one value to each name")
+        return value
+
+    def _unpack(self, node: ast.Assign, target: ast.Tuple) -> Block:
+        """``a, b = b, a``: everything on the right is evaluated before anything on the left changes."""
+        values = self._parts(node)
+        if len(values) != len(target.elts):
+            raise self.wrong(node, f"{len(target.elts)} names get {len(values)} values; give each name one")
+        block: Block = []
+        parts: list[Value] = []
+        for value in values:
+            name = self.temporary()
+            block.append(_assign(ast.Name(name, ast.Store()), value.node, node))
+            parts.append(Value(ast.Name(name, ast.Load()), value.kind))
+        for element, part in zip(target.elts, parts, strict=True):
+            block += self.store(element, part)
+        return block
+
+    def _parts(self, node: ast.Assign) -> list[Value]:
+        if isinstance(node.value, ast.Tuple):
+            return [self._assignable(element) for element in node.value.elts]
+        value = self.value(node.value)
+        if value.kind.word != "tuple":
+            raise self.wrong(node, f"{ast.unparse(node.value)} is {value.kind}, not several values; write a tuple")
+        name = self.temporary()
+        whole = ast.NamedExpr(ast.Name(name, ast.Store()), value.node)
+        first = [whole, *[ast.Name(name, ast.Load()) for _ in value.kind.parts[1:]]]
+        return [
+            Value(ast.copy_location(ast.Subscript(base, ast.Constant(i), ast.Load()), node), kind)
+            for i, (base, kind) in enumerate(zip(first, value.kind.parts, strict=True))
+        ]
+
+    def store(self, target: ast.expr, value: Value) -> Block:
+        """Translate the assignment of a translated value to a target."""
+        if isinstance(target, ast.Name):
+            return [self._store_name(target, value)]
+        if isinstance(target, ast.Attribute):
+            return [self._store_attribute(target, value)]
+        if isinstance(target, ast.Subscript):
+            return self._store_element(target, value)
+        raise self.wrong(target, INSTEAD.get(type(target), f"nothing can be assigned to {ast.unparse(target)}"))
+
+    def _store_name(self, target: ast.Name, value: Value) -> ast.stmt:
+        name = target.id
+        if name.startswith(PREFIX):
+            raise self.wrong(target, f"names that begin with {PREFIX} are taken; choose another one than {name}")
+        before = self.kinds.get(name, value.kind)
+        kind = join(before, value.kind)
+        if kind is None:
+            raise self.wrong(target, f"{name!r} was {before} before and is {value.kind} now; use two names")
+        self.kinds[name] = kind
+        self.assigned.add(name)
+        return _assign(ast.Name(name, ast.Store()), value.node, target)
+
+    def _store_attribute(self, target: ast.Attribute, value: Value) -> ast.stmt:
+        base = self._target_base(target)
+        kind = self.attribute_kind(base.kind, target)
+        shown = ast.unparse(target)
+        if base.kind == PACKET and target.attr != "mark":
+            hint = "; write its fields" if kind.word == "header" else "; of the packet itself only mark can be"
+            raise self.wrong(target, f"{shown} cannot be written{hint}")
+        if kind != INT:
+            raise self.wrong(target, f"{shown} is {kind}, a place that cannot be replaced; write its elements or fields")
+        self._want_number(target, value, shown)
+        self.program.writes |= base.kind.word in ("packet", "header")
+        return _assign(ast.Attribute(base.node, target.attr, ast.Store()), value.node, target)
+
+    def _target_base(self, target: ast.Attribute) -> Value:
+        try:
+            self.meaning(target.value)
+        except _Local:
+            return self.value(target.value)
+        raise self.wrong(target, f"{ast.unparse(target)} cannot be written; keep what changes in a state")
+
+    def _want_number(self, target: ast.expr, value: Value, shown: str) -> None:
+        if not value.kind.number:
+            raise self.wrong(target, f"{shown} holds a number, and what is assigned is {value.kind}")
+
+    def _store_element(self, target: ast.Subscript, value: Value) -> Block:
+        if self.numbers_of(target.value) is not None:
+            raise self.wrong(target, f"{ast.unparse(target.value)} is constant; keep what changes in a state")
+        base = self.array(target)
+        shown = ast.unparse(target)
+        self._want_number(target, value, shown)
+        if base.kind == kinds.BYTES:
+            self.program.writes = True
+        if not base.kind.writable:
+            raise self.wrong(target, f"{shown} is of a table that is read-only; give one that can be written")
+        block: Block = []
+        stored = value.node
+        if not isinstance(stored, ast.Name | ast.Constant):  # Python evaluates what is stored first
+            name = self.temporary()
+            block.append(_assign(ast.Name(name, ast.Store()), stored, target))
+            stored = ast.Name(name, ast.Load())
+        call = self.ours("set_element", target, base.node, self.number(target.slice), stored)
+        return [*block, ast.copy_location(ast.Expr(call), target)]
+
+    def _augassign_statement(self, node: ast.AugAssign) -> Block:
+        """``a.b op= c`` as ``t = a; t.b = t.b op c``: what leads to the place is evaluated once."""
+        block: Block = []
+        target = node.target
+        place = target
+        if isinstance(target, ast.Attribute):
+            place = ast.Attribute(self._once(target.value, block), target.attr, ast.Load())
+        elif isinstance(target, ast.Subscript):
+            base = self._once(target.value, block)
+            place = ast.Subscript(base, self._once(target.slice, block), ast.Load())
+        place = ast.copy_location(place, target)
+        read = ast.copy_location(ast.Name(target.id, ast.Load()), target) if isinstance(target, ast.Name) else place
+        result = self.operate(node.op, self.number(read), self.number(node.value), node)
+        return block + self.store(place, Value(result, INT))
+
+    def _once(self, node: ast.expr, block: Block) -> ast.expr:
+        """A name for what ``node`` is, evaluated here; names and constants stay what they are."""
+        if isinstance(node, ast.Name | ast.Constant | ast.Slice):
+            return node
+        try:
+            self.meaning(node)
+        except _Local:
+            pass
+        else:
+            return node
+        value = self.value(node)
+        if isinstance(value.node, ast.Constant):
+            return node
+        name = self.temporary()
+        self.locals.add(name)
+        self.assigned.add(name)
+        self.kinds[name] = value.kind
+        block.append(_assign(ast.Name(name, ast.Store()), value.node, node))
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+    # Branches and loops
+
+    def _if_statement(self, node: ast.If) -> Block:
+        test = self.condition(node.test)
+        if isinstance(test, ast.Constant):
+            live = node.body if test.value else node.orelse
+            return self.block(live) if live else []
+        before = set(self.assigned)
+        body = self.block(node.body)
+        after, passed = self.assigned, self.reachable
+        self.assigned, self.reachable = before, True
+        orelse = self.block(node.orelse) if node.orelse else []
+        if passed and self.reachable:
+            self.assigned &= after
+        elif passed:
+            self.assigned = after
+        self.reachable |= passed
+        return [ast.copy_location(ast.If(test, body, orelse), node)]
+
+    def _while_statement(self, node: ast.While) -> Block:
+        if node.orelse:
+            raise self.wrong(node, "else behind a loop cannot be compiled; set a variable before `break`")
+        test = self.condition(node.test)
+        if isinstance(test, ast.Constant) and not test.value:
+            return []
+        endless = isinstance(test, ast.Constant)
+        body = self._loop(node.body, [] if endless else [set(self.assigned)])
+        return [ast.copy_location(ast.While(test, [*self._tick(node), *body], []), node)]
+
+    def _loop(self, statements: list[ast.stmt], ends: list[set[str]]) -> Block:
+        """Translate a loop's body.  ``ends``: what is assigned where the loop ends by itself, when it does."""
+        self.loops += 1
+        self._breaks.append([])
+        body = self.block(statements)
+        ways = [*ends, *self._breaks.pop()]
+        self.reachable = bool(ways)
+        self.assigned = set.intersection(*ways) if ways else self.assigned
+        return body
+
+    def _break_statement(self, node: ast.Break) -> Block:
+        self._breaks[-1].append(set(self.assigned))
+        self.reachable = False
+        return [ast.copy_location(ast.Break(), node)]
+
+    def _continue_statement(self, node: ast.Continue) -> Block:
+        self.reachable = False
+        return [ast.copy_location(ast.Continue(), node)]
+
+    def _tick(self, node: ast.stmt) -> Block:
+        """What lets a loop without end be stopped."""
+        return [ast.copy_location(ast.Expr(self.ours("tick", node, ast.Name(self.packet, ast.Load()))), node)]
+
+    def _for_statement(self, node: ast.For) -> Block:
+        if node.orelse:
+            raise self.wrong(node, "else behind a loop cannot be compiled; set a variable before `break`")
+        if not isinstance(node.target, ast.Name):
+            raise self.wrong(node, "a loop over range(...) has one variable; assign others inside")
+        bounds = self._bounds(node)
+        numbers = [n for n in map(known, bounds) if n is not None]
+        rounds = count(*range_of(numbers)) if len(numbers) == len(bounds) else HIGHEST
+        before, loops = set(self.assigned), self.loops
+        block: Block = []
+        first: Block = []
+        if len(bounds) == 1 or rounds < HIGHEST:
+            self._store_name(node.target, Value(ast.Constant(0), INT))  # for what it notes, not for the code
+            counter: ast.expr = ast.copy_location(ast.Name(node.target.id, ast.Store()), node.target)
+            over = self.ours("range", node, *bounds)
+        else:
+            counter, over, variable = self._counted(node, bounds, block)
+            first = [variable]
+        body = self._loop(node.body, [before])
+        short = rounds <= SHORT and self.loops == loops + 1
+        return [*block, ast.copy_location(ast.For(counter, over, [*([] if short else self._tick(node)), *first, *body], []), node)]
+
+    def _bounds(self, node: ast.For) -> list[ast.expr]:
+        call = node.iter
+        try:
+            over_range = isinstance(call, ast.Call) and self.meaning(call.func) is range
+        except _Local:
+            over_range = False
+        if not over_range or not isinstance(call, ast.Call):
+            raise self.wrong(node, "a for loop goes over range(...) only; write `for i in range(len(x))` and x[i]")
+        if call.keywords or not 1 <= len(call.args) <= 3:
+            raise self.wrong(node, f"range takes one, two or three numbers; got {ast.unparse(call)}")
+        bounds = [self.number(argument) for argument in call.args]
+        if len(bounds) == 3 and known(bounds[2]) == 0:
+            raise self.wrong(node, "range with step 0 would never end; give another step")
+        return bounds
+
+    def _counted(self, node: ast.For, bounds: list[ast.expr], block: Block) -> tuple[ast.expr, ast.expr, ast.stmt]:
+        """A loop that counts its rounds, so that no bound can wrap: ``for k in range(count): i = start + k * step``."""
+        names: list[ast.expr] = []
+        for bound in [*bounds, ast.Constant(1)][:3]:
+            names.append(ast.Name(self.temporary(), ast.Load()))
+            block.append(_assign(ast.Name(names[-1].id, ast.Store()), self.ours("int", node, bound), node))
+        start, stop, step = names
+        number = self.temporary()
+        offset = self.operate(ast.Mult(), ast.Name(number, ast.Load()), step, node)
+        value = Value(self.operate(ast.Add(), start, offset, node), INT)
+        assert isinstance(node.target, ast.Name)
+        variable = self._store_name(node.target, value)
+        over = self.ours("range", node, self.ours("count", node, start, stop, step))
+        return ast.copy_location(ast.Name(number, ast.Store()), node), over, variable
+
+
+def range_of(numbers: list[int]) -> tuple[int, int, int]:
+    """Start, stop and step of a range that is given by one, two or three numbers."""
+    start, stop = (0, *numbers) if len(numbers) == 1 else numbers[:2]
+    return start, stop, numbers[2] if len(numbers) == 3 else 1
+
+
+def _assign(target: ast.expr, value: ast.expr, at: ast.AST) -> ast.stmt:
+    return ast.copy_location(ast.Assign([target], value), at)
+
+
+def translate(program: Program, source: Source, name: str, kinds: tuple[Kind, ...]) -> Unit:
+    """Translate one function for arguments of those kinds; the user's own is the one that has its own name."""
+    main = name == source.name
+    self = Statements(program, source, main)
+    parameters = _parameters(source)
+    for parameter, kind in zip(parameters, kinds, strict=True):
+        if parameter.startswith(PREFIX):
+            raise source.wrong(None, f"names that begin with {PREFIX} are taken; choose another one than {parameter}")
+        self.kinds[parameter] = kind
+        self.assigned.add(parameter)
+    self.packet = parameters[0] if main else f"{PREFIX}pkt"
+    body = self.block(source.tree.body)
+    if self.reachable and (self.main or any(kind != NOTHING for kind, _ in self.results)):
+        what = "verdict" if main else "value"
+        raise source.wrong(None, f"not every path returns a {what}; end {source.name} with a return")
+    result = NOTHING
+    for kind, _ in self.results:
+        result = kind if result == NOTHING else join(result, kind) or result
+    if self.reachable and self.results or result == NOTHING:
+        body.append(ast.Return(ast.Constant(0)))
+    arguments = [*([] if main else [self.packet]), *parameters]
+    given = ast.arguments([], [ast.arg(a) for a in arguments], None, [], [], None, [])
+    tree = ast.FunctionDef(name, given, body, [], None)
+    if hasattr(tree, "type_params"):  # Python 3.12
+        tree.type_params = []
+    ast.copy_location(tree, source.tree)
+    return Unit(ast.fix_missing_locations(tree), result, bool(self.loops), self.size)
+
+
+def _parameters(source: Source) -> list[str]:
+    arguments = source.tree.args
+    if arguments.vararg or arguments.kwarg:
+        raise source.wrong(None, f"{source.name} takes any number of arguments; give it named ones")
+    return [a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]

@@ -1,0 +1,52 @@
+"""The programs in the README and the documents: each document's Python blocks, one after the other, are one script."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DEMO = ROOT / "src" / "wirespeed" / "data" / "demo.pcap"
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
+
+
+def blocks(document: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", document.read_text(), re.M | re.S)
+
+
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if blocks(d, "python")], ids=lambda path: path.name)
+def test_the_python_of_a_document_runs(document: Path, tmp_path: Path) -> None:
+    shutil.copy(DEMO, tmp_path / "in.pcap")
+    script = tmp_path / f"{document.stem.lower().replace('-', '_')}.py"
+    script.write_text("\n".join(blocks(document, "python")))
+    done = subprocess.run(
+        [sys.executable, script.name],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_what_a_document_links_to_is_there(document: Path) -> None:
+    missing = [target for target in LINK.findall(document.read_text()) if not (document.parent / target).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_a_file_that_a_document_names_is_there(document: Path) -> None:
+    named = re.findall(r"`((?:src|tests|bench|examples|docs|tools)/[\w./-]+)`", document.read_text())
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_example_is_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert [e.name for e in (ROOT / "examples").glob("*.py") if f"(examples/{e.name})" not in readme] == []
