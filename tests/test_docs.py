@@ -47,6 +47,13 @@ def test_a_file_that_a_document_names_is_there(document: Path) -> None:
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
+def test_every_order_pair_is_in_the_document_about_memory() -> None:
+    sources = "\n".join(path.read_text() for path in (ROOT / "src" / "wirespeed").rglob("*.py"))
+    labels = set(re.findall(r"#.*\b([A-Z]\d)\b", sources)) & set(re.findall(r"\b([A-Z]\d), the ", sources))
+    told = set(re.findall(r"\b[A-Z]\d\b", (ROOT / "docs" / "memory.md").read_text()))
+    assert labels and labels - told == set()
+
+
 def test_every_example_is_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     assert [e.name for e in (ROOT / "examples").glob("*.py") if f"(examples/{e.name})" not in readme] == []

@@ -21,6 +21,8 @@ _NAMES = {
     "Report": "wirespeed.engine.report",
     "Running": "wirespeed.engine.run",
     "layout": "wirespeed.jit.layout",
+    "read": "wirespeed.apps.columns",
+    "Packet": "wirespeed.core.frame",
 }
 
 __all__ = ["FunctionError", "GraphError", "PeerError", "PortError", "WirespeedError", "__version__", *_NAMES]

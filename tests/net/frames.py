@@ -15,7 +15,7 @@ _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 def captured(path: Path) -> Iterator[tuple[int, bytes, int]]:
-    """Yield (link type, captured bytes, wire length) of each packet of a pcap or pcapng file, up to the first damage."""
+    """Yield (link type, captured bytes, wire length) of a pcap or pcapng file, up to the first damage."""
     data = path.read_bytes()
     if data[:4] == b"\x0a\x0d\x0d\x0a":
         yield from _blocks(data)

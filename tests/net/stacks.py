@@ -35,6 +35,7 @@ from scapy.layers.vxlan import VXLAN
 Stack = list[tuple[str, Any]]  # name as the parser has it, and scapy's layer
 
 OUTERMOST = 2
+ETHER = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")  # with a destination, or scapy asks the network for one
 IN_IP = ("tcp", "udp", "icmp", "sctp", "gre", "vxlan", "geneve", "ipip", "raw")
 
 
@@ -98,7 +99,7 @@ def network(generator: random.Random, depth: int) -> Stack:
 
 def frame(generator: random.Random, depth: int = OUTERMOST) -> Stack:
     """An Ethernet frame, with up to ``depth`` tunnels."""
-    stack: Stack = [("eth", Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02"))]
+    stack: Stack = [("eth", ETHER.copy())]
     for _ in range(generator.choice([0, 0, 0, 1, 1, 2, 3])):
         tag = generator.choice([Dot1Q, Dot1AD])
         stack.append(("vlan", tag(vlan=generator.randrange(4096), prio=generator.randrange(8))))
@@ -112,7 +113,9 @@ def frame(generator: random.Random, depth: int = OUTERMOST) -> Stack:
         stack += [("mpls", MPLS(label=16 + i, s=int(i == labels - 1), ttl=64)) for i in range(labels)]
         return stack + network(generator, depth)
     if what < 0.35 and len(stack) == 1 and depth == OUTERMOST:  # assembled() fills the length of this one only
-        return [("eth", Ether(type=0)), ("llc", LLC()), ("snap", SNAP())] + network(generator, depth)
+        return [("eth", Ether(dst=ETHER.dst, src=ETHER.src, type=0)), ("llc", LLC()), ("snap", SNAP())] + network(
+            generator, depth
+        )
     return stack + network(generator, depth)
 
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scapy.all import GRE, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrHopByHop, Raw
+from scapy.all import GRE, IP, TCP, UDP, Dot1AD, Dot1Q, IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrHopByHop, Raw
 
 from tests.net import stacks
 from tests.net.frames import Edge, mutated
+from tests.net.stacks import ETHER
 from wirespeed.net import layer
 from wirespeed.net.dissect import Header, dissect, layers
 from wirespeed.net.layer import LAYER_BAD, LAYER_CUT, LAYER_FIRST_FRAGMENT, LAYER_LATER_FRAGMENT, MAX_LAYERS, Layer
@@ -130,14 +131,14 @@ def test_case_19_a_stack_of_tags_deeper_than_the_bound_is_called_bad() -> None:
 @pytest.mark.parametrize("padding", [1, 6, 46, 1400, 60000])
 def test_case_22_padding_of_any_length_is_not_payload(padding: int) -> None:
     segment = IP(src="10.0.0.1", dst="10.0.0.2") / TCP() / Raw(b"data")
-    found = layers(bytes(Ether() / segment) + b"\xee" * padding)
+    found = layers(bytes(ETHER / segment) + b"\xee" * padding)
     assert names(found) == ["eth", "ipv4", "tcp"]
     assert found[1].end == found[2].end == 14 + 44
     assert not any(header.flags for header in found)
 
 
 def test_case_25_a_total_length_of_0_takes_the_frames_length() -> None:
-    data = bytearray(bytes(Ether() / IP() / TCP() / Raw(b"x" * 30000)))
+    data = bytearray(bytes(ETHER / IP() / TCP() / Raw(b"x" * 30000)))
     data[16:18] = b"\0\0"
     found = layers(bytes(data))
     assert names(found) == ["eth", "ipv4", "tcp"]
@@ -147,7 +148,7 @@ def test_case_25_a_total_length_of_0_takes_the_frames_length() -> None:
 
 @pytest.mark.parametrize("total", [1, 19, 20, 23])
 def test_case_26_a_total_length_below_the_headers_is_bad(total: int) -> None:
-    data = bytearray(bytes(Ether() / IP(options=[stacks.IPOption_NOP()] * 4) / TCP()))
+    data = bytearray(bytes(ETHER / IP(options=[stacks.IPOption_NOP()] * 4) / TCP()))
     data[16:18] = struct.pack(">H", total)
     found = layers(bytes(data))
     assert names(found) == ["eth", "ipv4"]
@@ -166,7 +167,7 @@ def test_case_29_an_extension_chain_that_ends_with_the_capture_is_left_there(edg
 
 def test_case_31_the_transport_header_is_behind_the_last_extension_header() -> None:
     fragment = stacks.IPv6ExtHdrFragment(id=7)
-    found = layers(bytes(Ether() / IPv6() / fragment / TCP(sport=1, dport=2)))
+    found = layers(bytes(ETHER / IPv6() / fragment / TCP(sport=1, dport=2)))
     assert names(found) == ["eth", "ipv6", "fragment", "tcp"]
     assert found[-1].offset == 14 + 40 + 8
     assert not found[2].flags
@@ -174,7 +175,7 @@ def test_case_31_the_transport_header_is_behind_the_last_extension_header() -> N
 
 @pytest.mark.parametrize("length", [1, 4, 19])
 def test_case_33_a_cut_transport_header_is_not_whole(length: int) -> None:
-    data = bytes(Ether() / IP() / TCP())[: 34 + length]
+    data = bytes(ETHER / IP() / TCP())[: 34 + length]
     found = layers(data)
     assert names(found) == ["eth", "ipv4", "tcp"]
     assert [header.whole for header in found] == [True, True, False]
@@ -204,13 +205,13 @@ def test_novells_raw_frames_have_no_llc() -> None:
 
 @pytest.mark.parametrize("offset", [1, 185, 8191])
 def test_a_later_ipv4_fragment_has_no_transport_header(offset: int) -> None:
-    found = layers(bytes(Ether() / IP(frag=offset, proto=17) / UDP()))
+    found = layers(bytes(ETHER / IP(frag=offset, proto=17) / UDP()))
     assert names(found) == ["eth", "ipv4"]
     assert found[-1].flags == LAYER_LATER_FRAGMENT
 
 
 def test_a_first_ipv4_fragment_has_its_transport_header() -> None:
-    found = layers(bytes(Ether() / IP(flags="MF") / UDP(len=3000) / Raw(b"x" * 100)))
+    found = layers(bytes(ETHER / IP(flags="MF") / UDP(len=3000) / Raw(b"x" * 100)))
     assert names(found) == ["eth", "ipv4", "udp"]
     assert [header.flags for header in found] == [0, LAYER_FIRST_FRAGMENT, 0]
 
@@ -219,7 +220,7 @@ def test_ipv6_fragments_are_told_apart() -> None:
     for offset, more, flags, want in ((0, 1, LAYER_FIRST_FRAGMENT, True), (1, 1, LAYER_LATER_FRAGMENT, False),
                                       (9, 0, LAYER_LATER_FRAGMENT, False), (0, 0, 0, True)):  # fmt: skip
         header = stacks.IPv6ExtHdrFragment(nh=17, offset=offset, m=more)
-        found = layers(bytes(Ether() / IPv6() / header / UDP()))
+        found = layers(bytes(ETHER / IPv6() / header / UDP()))
         assert (found[2].flags, "udp" in names(found)) == (flags, want)
 
 
@@ -266,7 +267,7 @@ def jumbogram(length: int, option: int | None = None) -> bytes:
     """A BIG TCP frame of ``length`` bytes behind IPv6 as Linux makes it: payload length 0 and a jumbo option."""
     segment = bytes(TCP()) + bytes(length - 28)
     hop = bytes([6, 0, 0xC2, 4]) + struct.pack(">I", length if option is None else option)
-    return bytes(Ether() / IPv6(plen=0, nh=0)) + hop + segment
+    return bytes(ETHER / IPv6(plen=0, nh=0)) + hop + segment
 
 
 def test_a_jumbo_option_tells_the_length_of_a_frame_of_more_than_64_kb() -> None:
@@ -290,12 +291,12 @@ def test_a_jumbo_option_shorter_than_its_own_header_is_bad() -> None:
 
 
 def test_a_payload_length_of_0_without_an_option_takes_the_frames_length() -> None:
-    found = layers(bytes(Ether() / IPv6(plen=0) / TCP() / Raw(bytes(70_000))))
+    found = layers(bytes(ETHER / IPv6(plen=0) / TCP() / Raw(bytes(70_000))))
     assert found[-1].end == 14 + 40 + 20 + 70_000
 
 
 def test_a_payload_length_of_0_with_no_next_header_is_empty() -> None:
-    assert layers(bytes(Ether() / IPv6(plen=0, nh=59) / Raw(bytes(10))))[-1].end == 54
+    assert layers(bytes(ETHER / IPv6(plen=0, nh=59) / Raw(bytes(10))))[-1].end == 54
 
 
 # Headers that are not what they should be
@@ -303,21 +304,21 @@ def test_a_payload_length_of_0_with_no_next_header_is_empty() -> None:
 
 @pytest.mark.parametrize("first", [0x00, 0x40, 0x44, 0x55, 0x60, 0x65])
 def test_a_wrong_version_or_header_length_of_ipv4_is_bad(first: int) -> None:
-    found = layers(bytes(Ether() / Raw(bytes([first]) + bytes(IP() / TCP())[1:])).replace(b"\x90\x00", b"\x08\x00", 1))
+    found = layers(bytes(ETHER / Raw(bytes([first]) + bytes(IP() / TCP())[1:])).replace(b"\x90\x00", b"\x08\x00", 1))
     assert names(found) == ["eth", "ipv4"]
     assert (found[-1].whole, found[-1].flags) == (False, LAYER_BAD)
 
 
 def test_a_tcp_header_length_below_5_words_is_bad_and_beyond_the_datagram_cut() -> None:
-    assert [header.flags for header in layers(bytes(Ether() / IP() / TCP(dataofs=4)))] == [0, 0, LAYER_BAD]
-    assert [header.flags for header in layers(bytes(Ether() / IP() / TCP(dataofs=6)))] == [0, 0, LAYER_CUT]
+    assert [header.flags for header in layers(bytes(ETHER / IP() / TCP(dataofs=4)))] == [0, 0, LAYER_BAD]
+    assert [header.flags for header in layers(bytes(ETHER / IP() / TCP(dataofs=6)))] == [0, 0, LAYER_CUT]
 
 
 def test_udp_ends_where_its_own_length_says() -> None:
-    found = layers(bytes(Ether() / IP() / UDP(len=12) / Raw(bytes(100))))
+    found = layers(bytes(ETHER / IP() / UDP(len=12) / Raw(bytes(100))))
     assert found[-1].end == found[-1].offset + 12
-    assert layers(bytes(Ether() / IP() / UDP(len=7) / Raw(bytes(9))))[-1].flags == LAYER_BAD
-    assert layers(bytes(Ether() / IP() / UDP(len=0) / Raw(bytes(9))))[-1].end == 14 + 20 + 8 + 9
+    assert layers(bytes(ETHER / IP() / UDP(len=7) / Raw(bytes(9))))[-1].flags == LAYER_BAD
+    assert layers(bytes(ETHER / IP() / UDP(len=0) / Raw(bytes(9))))[-1].end == 14 + 20 + 8 + 9
 
 
 def test_arp_for_other_addresses_than_ethernet_and_ipv4_is_not_whole() -> None:
@@ -362,12 +363,12 @@ def test_geneve_options_are_passed_and_ip_may_follow() -> None:
 
 
 def test_linuxs_own_vxlan_port_is_known() -> None:
-    data = bytes(Ether() / IP() / UDP(dport=8472) / Raw(b"\x08" + bytes(7) + bytes(Ether() / IP() / TCP())))
+    data = bytes(ETHER / IP() / UDP(dport=8472) / Raw(b"\x08" + bytes(7) + bytes(ETHER / IP() / TCP())))
     assert names(layers(data)) == ["eth", "ipv4", "udp", "vxlan", "eth", "ipv4", "tcp"]
 
 
 def test_padding_behind_a_pppoe_session_is_not_its_payload() -> None:
-    data = bytes(Ether() / stacks.PPPoE() / stacks.PPP() / IP() / TCP())
+    data = bytes(ETHER / stacks.PPPoE() / stacks.PPP() / IP() / TCP())
     found = layers(data + bytes(100))
     assert names(found) == ["eth", "pppoe", "ppp", "ipv4", "tcp"]
     assert found[1].end == len(data)
@@ -409,11 +410,11 @@ def test_raw_ip_is_told_by_its_version(link: int) -> None:
 
 
 def test_other_link_types_have_no_layers() -> None:
-    assert all(layers(bytes(Ether() / IP() / UDP()), link) == [] for link in (105, 127, 147, 253, 65535))
+    assert all(layers(bytes(ETHER / IP() / UDP()), link) == [] for link in (105, 127, 147, 253, 65535))
 
 
 def test_no_more_records_than_there_is_room_for_are_written() -> None:
-    data = bytes(Ether() / Dot1AD() / Dot1Q() / IP() / UDP())
+    data = bytes(ETHER / Dot1AD() / Dot1Q() / IP() / UDP())
     frame = np.frombuffer(data, np.uint8)
     for room in range(7):
         out = np.zeros(8, Layer.dtype)

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scapy.all import IP, TCP, UDP, Dot1Q, Ether, IPv6, Raw
+from scapy.all import IP, TCP, UDP, Dot1Q, IPv6, Raw
 
 from tests.net import stacks
 from tests.net.frames import Edge, captured, mutated
+from tests.net.stacks import ETHER
 from wirespeed.jit.kernel import assembly, kernel
 from wirespeed.net.dissect import Header, layers
 from wirespeed.net.layer import LAYER_BAD, LAYER_CUT, LAYER_FIRST_FRAGMENT, LAYER_LATER_FRAGMENT
@@ -125,7 +126,7 @@ def test_locate_finds_what_dissect_finds_near_the_common_case(edge: Edge, seed: 
     generator = random.Random(seed)
     inside = generator.choice([UDP(sport=7, dport=generator.choice([9, 4789, 8472, 6081])), TCP(), stacks.ICMP()])
     packet = (IPv6() if number == 0x86DD else IP()) / inside / Raw(bytes(generator.randrange(30)))
-    original = bytes(Ether() / Dot1Q() / packet if number == 0x8100 else Ether() / packet)
+    original = bytes(ETHER / Dot1Q() / packet if number == 0x8100 else ETHER / packet)
     for place in range(12, min(len(original), 60)):
         for value in (0, 1, 4, 5, 6, 17, 20, 28, 0x20, 0x3F, 0x40, 0x45, 0x46, 0x60, 0x81, 0xFF):
             frame = original[:place] + bytes([value]) + original[place + 1 :]
@@ -133,9 +134,9 @@ def test_locate_finds_what_dissect_finds_near_the_common_case(edge: Edge, seed: 
 
 
 def test_locate_finds_what_dissect_finds_at_every_length(edge: Edge) -> None:
-    tagged = Ether() / Dot1Q() / Dot1Q() / IPv6() / UDP() / Raw(b"data")
-    for packet in (Ether() / IP() / UDP() / Raw(b"data"), Ether() / IP() / TCP() / Raw(b"data"), tagged,
-                   Ether() / IPv6() / TCP() / Raw(b"data")):  # fmt: skip
+    tagged = ETHER / Dot1Q() / Dot1Q() / IPv6() / UDP() / Raw(b"data")
+    for packet in (ETHER / IP() / UDP() / Raw(b"data"), ETHER / IP() / TCP() / Raw(b"data"), tagged,
+                   ETHER / IPv6() / TCP() / Raw(b"data")):  # fmt: skip
         data = bytes(packet)
         for length in range(len(data) + 1):
             check(data[:length], 1, edge.high(data[:length]))
@@ -163,7 +164,7 @@ def test_the_protocol_is_the_one_behind_all_extension_headers(edge: Edge) -> Non
         (IPv6() / stacks.IPv6ExtHdrFragment(offset=9, nh=60) / Raw(b"x" * 8), 60),
         (stacks.ARP(), -1),
     ):
-        frame = bytes(Ether() / packet)
+        frame = bytes(ETHER / packet)
         assert find(edge.high(frame), len(frame), 1, int(EVERYTHING))[9] == protocol
 
 
@@ -189,7 +190,7 @@ def test_ethernet_alone_costs_a_comparison_of_the_length_and_no_load() -> None:
 
 
 def test_a_plain_header_is_found_without_the_walk(edge: Edge) -> None:
-    frame = bytes(Ether() / IP() / UDP() / Raw(b"x" * 18))
+    frame = bytes(ETHER / IP() / UDP() / Raw(b"x" * 18))
     located = compiled(IPV4 | UDP_BIT)
     assert located(edge.high(frame), len(frame), 1) == IPV4 | UDP_BIT
     code = assembly(located)
@@ -222,7 +223,7 @@ def test_case_19_captured_tag_stacks_are_passed(edge: Edge, captures) -> None:
 
 @pytest.mark.parametrize("padding", [1, 6, 46, 1400, 60000])
 def test_case_22_padding_of_any_length_is_not_payload(edge: Edge, padding: int) -> None:
-    frame = bytes(Ether() / IP() / TCP() / Raw(b"data")) + b"\xee" * padding
+    frame = bytes(ETHER / IP() / TCP() / Raw(b"data")) + b"\xee" * padding
     bits, *_, payload, end = locate(edge.high(frame), len(frame), 1, int(EVERYTHING))
     assert bits == ETH | IPV4 | TCP_BIT
     assert (payload, end) == (54, 58)
@@ -230,7 +231,7 @@ def test_case_22_padding_of_any_length_is_not_payload(edge: Edge, padding: int) 
 
 def test_case_22_a_transport_header_in_the_padding_is_none(edge: Edge) -> None:
     for total in range(20, 40):
-        frame = bytearray(bytes(Ether() / IP(len=total) / TCP()))
+        frame = bytearray(bytes(ETHER / IP(len=total) / TCP()))
         assert locate(edge.high(bytes(frame)), len(frame), 1, IPV4 | TCP_BIT)[0] == IPV4
 
 
@@ -244,7 +245,7 @@ def test_case_25_a_total_length_of_0_takes_the_frames_length(edge: Edge, capture
 
 @pytest.mark.parametrize("total", [1, 19])
 def test_case_26_a_total_length_below_the_header_has_nothing_behind_it(edge: Edge, total: int) -> None:
-    frame = bytes(Ether() / IP(len=total) / UDP())
+    frame = bytes(ETHER / IP(len=total) / UDP())
     bits, *_, payload, end = locate(edge.high(frame), len(frame), 1, int(EVERYTHING))
     assert bits == ETH | IPV4 | BAD
     assert payload == end == 34
@@ -282,7 +283,7 @@ def test_case_31_ports_are_not_read_from_the_fragment_header(edge: Edge, capture
 def test_case_33_a_cut_transport_header_has_no_bit(edge: Edge) -> None:
     for packet, size in ((TCP(), 20), (UDP(), 8), (stacks.ICMP(), 8), (stacks.SCTP(), 12)):
         for length in range(size):
-            frame = bytes(Ether() / IP() / packet)[: 34 + length]
+            frame = bytes(ETHER / IP() / packet)[: 34 + length]
             assert locate(edge.high(frame), len(frame), 1, int(EVERYTHING))[0] == ETH | IPV4 | CUT
 
 

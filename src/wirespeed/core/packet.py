@@ -40,7 +40,7 @@ Packet = layout(
         ("capacity", "u4"),  # bytes from buffer to its end
         ("mark", "u4"),  # the user's own word, carried along; valid with flag MARKED
         ("meta", "i8"),  # handle of a packet that carries capture options of this one; valid with flag META
-        ("interface", "u4"),  # number of the capture file's interface it came in by
+        ("interface", "u4"),  # number of the capture file's interface it came in by; valid with flag INTERFACE
         ("owner", "u4"),  # debug mode: 1 while in a pool, 0 while out
     ],
     size=128,
@@ -50,6 +50,7 @@ HASHED = 1  # ``hash`` is that of these bytes
 BAD_CHECKSUM = 2  # a port found a checksum wrong
 META = 4  # ``meta`` is the handle of a packet; only then is it looked at
 MARKED = 8  # ``mark`` was set on the way; without it, it reads as 0
+INTERFACE = 16  # ``interface`` is set; without it, it is 0
 NO_PORT = 0xFFFF
 
 

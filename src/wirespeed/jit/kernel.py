@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from numba import njit, types
+from numba import cfunc, njit, types
 from numba.core import event
 
 import wirespeed.jit.cache  # noqa: F401  (registers the locator)
@@ -99,6 +99,16 @@ class Stage:
 def stage(function: Any) -> Stage:
     """Make a stage of a function ``(state, burst, n) -> n`` of three int64."""
     return Stage(function)
+
+
+def callback(signature: str) -> Any:
+    """Make a C function of a kernel, for libraries that call back; its ``address`` is what they are given."""
+
+    def make(function: Any) -> Any:
+        function.__wirespeed__ = True
+        return cfunc(signature, nopython=True, error_model="numpy", cache=True)(function)
+
+    return make
 
 
 def assembly(dispatcher: Any) -> str:

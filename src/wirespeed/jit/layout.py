@@ -220,8 +220,10 @@ def _find(name: str, digest: str) -> Layout:
     return _layouts[name, digest]
 
 
-def _find_pointer(name: str, digest: str) -> Pointer:
-    return _layouts[name, digest].pointer
+def _find_pointer(name: str, digest: str) -> types.Type:
+    """What a pointer's type in the kernel cache stands for; one of a layout that has changed since equals no other."""
+    found = _layouts.get((name, digest))
+    return found.pointer if found else types.Opaque(f"Pointer({name}:{digest})")
 
 
 @register_model(Pointer)

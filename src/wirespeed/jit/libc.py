@@ -80,10 +80,29 @@ sys_pwrite = _call("pwrite", "ipll", "pwrite(fd, address, size, offset): bytes w
 _syscall = _call("syscall", "lllllll", "syscall(number, six arguments).")
 
 # System call numbers: the kernel's arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h.
-_NUMBERS = {"x86_64": (271, 202, 24), "aarch64": (73, 98, 124)}
-_PPOLL, _FUTEX, _SCHED_YIELD = _NUMBERS.get(ARCHITECTURE, _NUMBERS["aarch64"])
+_NUMBERS = {"x86_64": (271, 202, 24, 257, 3, 77), "aarch64": (73, 98, 124, 56, 57, 46)}
+_PPOLL, _FUTEX, _SCHED_YIELD, _OPENAT, _CLOSE, _FTRUNCATE = _NUMBERS.get(ARCHITECTURE, _NUMBERS["aarch64"])
+_AT_FDCWD = -100  # include/uapi/linux/fcntl.h
 _FUTEX_WAIT, _FUTEX_WAKE = 0, 1  # not the private ones: the word may lie in memory that processes share
 _BILLION = 1_000_000_000
+
+
+@kernel(inline=True)
+def sys_open(path, flags, mode):
+    """Open the file whose path, a C string, is at an address; its descriptor, or minus errno."""
+    return _syscall(_OPENAT, _AT_FDCWD, path, flags, mode, 0, 0)
+
+
+@kernel(inline=True)
+def sys_close(fd):
+    """Close a descriptor; 0 or minus errno."""
+    return _syscall(_CLOSE, np.int64(fd), 0, 0, 0, 0, 0)
+
+
+@kernel(inline=True)
+def sys_truncate(fd, size):
+    """Have an open file end at ``size`` bytes; 0 or minus errno."""
+    return _syscall(_FTRUNCATE, np.int64(fd), size, 0, 0, 0, 0)
 
 
 @kernel(inline=True)

@@ -9,6 +9,7 @@ takes the value and returns what it means or raises :class:`Wanted`; :func:`read
 Numbers are read exactly, as fractions: ``0.1pps`` is one packet in ten seconds and not a binary float near it.
 """
 
+import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 from wirespeed.errors import GraphError
+from wirespeed.net.address import mac
 
 Parser = Callable[[Any], Any]
 
@@ -212,6 +214,22 @@ def either(parser: Parser, *words: str) -> Parser:
             raise Wanted(f"{', '.join(words)} or {e.wanted}", e.example) from None
 
     return parse
+
+
+def address(value: Any) -> str:
+    """Parse an IPv4 or IPv6 address."""
+    try:
+        return str(ipaddress.ip_address(str(value)))
+    except ValueError:
+        raise Wanted("an IPv4 or IPv6 address", "10.0.0.1") from None
+
+
+def mac_address(value: Any) -> int:
+    """Parse an Ethernet address, into an integer of 48 bits."""
+    try:
+        return mac(str(value))
+    except ValueError:
+        raise Wanted("an Ethernet address of six octets", "02:00:00:00:00:01") from None
 
 
 def text(value: Any) -> str:

@@ -90,11 +90,15 @@ def share(rate: Rate, workers: int) -> Rate:
     return Rate(rate.value / workers, rate.unit)
 
 
-def init(address: int, rate: Rate, *, after: Fraction | int = 0) -> None:
-    """Make the zeroed memory at ``address`` a pacer of ``rate`` whose first packet is due ``after`` units of it."""
+def check(rate: Rate) -> None:
+    """Raise :class:`GraphError` for a rate whose due times 64 bits of nanoseconds cannot hold."""
     slowest = SLOWEST_PPS if rate.unit == "pps" else SLOWEST_BPS
     if rate.value < slowest:
         raise GraphError(f"rate must be at least {float(slowest):g}{rate.unit}, got {rate}; give a faster one")
+
+
+def init(address: int, rate: Rate, *, after: Fraction | int = 0) -> None:
+    """Make the zeroed memory at ``address`` a pacer of ``rate`` whose first packet is due ``after`` units of it."""
     one = interval(rate)
     first = after * one
     pacer = Pacer.at(address)

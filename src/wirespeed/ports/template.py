@@ -6,12 +6,11 @@ as far as the frame has the bytes that they cover: a fragment's transport checks
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from wirespeed.core.frame import ETHERNET, as_packets
 from wirespeed.errors import GraphError
-from wirespeed.net.address import mac
 from wirespeed.net.dissect import Header, layers
 from wirespeed.net.headers import HEADERS, Ethernet, IPv4, IPv6, Tcp, Udp, Vlan
 from wirespeed.net.layer import LAYER_BAD, LAYER_CUT, LAYER_FIRST_FRAGMENT, LAYER_LATER_FRAGMENT
@@ -54,7 +53,7 @@ def build(values: Mapping[str, Any]) -> bytes:
         raise GraphError(f"generator sends from {source} to {target}; give both as IPv4 or both as IPv6 addresses")
     eth = bytearray(Ethernet.size)
     record = Ethernet(eth)
-    record.dst, record.src = mac(values["eth_dst"]), mac(values["eth_src"])
+    record.dst, record.src = values["eth_dst"], values["eth_src"]
     kind = ETHERTYPE_IPV4 if source.version == 4 else ETHERTYPE_IPV6
     record.type = kind if values["vlan"] is None else ETHERTYPE_VLAN
     protocol = TRANSPORTS[values["proto"]]
@@ -92,6 +91,7 @@ def _transport(protocol: int, values: Mapping[str, Any]) -> bytearray:
     header = bytearray(declared.size)
     record = declared(header)
     record.sport, record.dport = values["sport"], values["dport"]
+    record.chksum = 0xFFFF  # to be reckoned; 0 would say that a datagram has none
     if protocol == PROTO_TCP:
         record.dataofs, record.flags, record.window = 5, 0x10, 0xFFFF  # ACK
     return header
@@ -116,18 +116,21 @@ def read(data: bytes, link: int = ETHERNET) -> Template:
         name = "vlan2" if header.name == "vlan" and "vlan" in places else header.name
         if name in HEADERS and header.whole:
             places.setdefault(name, header.offset)
-    network = next((h for h in outer if h.name in ("ipv4", "ipv6") and h.whole), None)
-    if network is None or network.flags & LAYER_BAD:
-        return Template(data, link, places, end=len(data), least=_least(outer))
+    least = max((h.offset + h.length for h in outer), default=0)
+    network = next((h for h in outer if h.name in ("ipv4", "ipv6") and h.whole and not h.flags & LAYER_BAD), None)
+    if network is None:
+        return Template(data, link, places, least=least)
     last = next((h for h in outer if h.name in CHECKSUM_AT and h.whole), None)
-    flags = 0
-    for header in outer:
-        flags |= header.flags
-    rerouted = any(h.name == "routing" for h in outer)  # the pseudo header has another destination then
-    summable = last is not None and not flags & UNSUMMABLE and not rerouted
-    return Template(
-        data, link, places, network.name, last.name if summable and last else "", network.end, _least(outer)
-    )
+    if last is None or not _summable(data, outer, last):
+        return Template(data, link, places, network.name, least=least)
+    return Template(data, link, places, network.name, last.name, last.end, least)
+
+
+def _summable(data: bytes, outer: list[Header], last: Header) -> bool:
+    """Whether the transport header has a checksum, and the frame all that it covers."""
+    if any(h.flags & UNSUMMABLE or h.name == "routing" for h in outer):  # a routing header hides the destination
+        return False
+    return last.name != "udp" or Udp(data, last.offset).chksum != 0
 
 
 def _outer(headers: list[Header]) -> list[Header]:
@@ -141,10 +144,6 @@ def _outer(headers: list[Header]) -> list[Header]:
     return found
 
 
-def _least(outer: list[Header]) -> int:
-    return max((h.offset + h.length for h in outer), default=0)
-
-
 def resized(template: Template, size: int) -> Template:
     """The same with ``size`` bytes: its payload cut or filled up with zeros, the lengths in its headers set."""
     if size < template.least:
@@ -154,7 +153,7 @@ def resized(template: Template, size: int) -> Template:
         )
     data = bytearray(template.data[:size].ljust(size, b"\0"))
     if not template.ip:
-        return replace(template, data=bytes(data), end=size)
+        return Template(bytes(data), template.link, template.places, least=template.least)
     at = template.places[template.ip]
     length = size - at if template.ip == "ipv4" else size - at - IPv6.size
     if length > LONGEST_IP:
@@ -166,7 +165,7 @@ def resized(template: Template, size: int) -> Template:
         IPv6(data, at).plen = length
     if "udp" in template.places:
         Udp(data, template.places["udp"]).len = size - template.places["udp"]
-    return replace(template, data=bytes(data), end=size)
+    return read(bytes(data), template.link)
 
 
 def sums(template: Template) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from wirespeed.net.checksum import (
     fill_tcp,
     fill_udp,
     fold,
+    l4_checksum,
     pseudo_ipv4,
     pseudo_ipv6,
     udp_sent,
@@ -134,12 +135,21 @@ def decrement_ttl(read, write):
 
 
 @kernel
+def _fill_options(at, ihl):
+    """Write the checksum of an IPv4 header with options, out of line."""
+    fill_ipv4(at, ihl)
+
+
+@kernel(inline=True)
 def checksum_ipv4(at, end):
     """Write the checksum of the IPv4 header at an address; whether its options end before the address ``end``."""
     ihl = i64(load_u8(at) & 15)
+    if ihl == 5:
+        fill_ipv4(at, i64(5))
+        return True
     if ihl < 5 or at + 4 * ihl > end:
         return False
-    fill_ipv4(at, ihl)
+    _fill_options(at, ihl)
     return True
 
 
@@ -171,31 +181,59 @@ def _pseudo(frame, layers, l3, protocol, size):
 
 
 @kernel
-def checksum_l4(frame, layers, l3, l4, end):
-    """Write the checksum of what IP carries, up to ``end``; whether all that it covers is there."""
+def _checksum_other(frame, layers, l3, l4, end):
+    """:func:`checksum_l4` of what is neither UDP nor TCP over IPv4."""
     size, at = end - l4, frame + l4
-    if layers & (CUT | BAD | FIRST_FRAGMENT) or not layers & (IPV4 | IPV6):
+    if not layers & (IPV4 | IPV6) or (layers & IPV6 and l4 != l3 + 40 and not _plain_addresses(frame, l3, l4)):
         return False
-    if layers & IPV6 and l4 != l3 + 40 and not _plain_addresses(frame, l3, l4):
-        return False
-    # Bounds: the fixed part of each header is whole, and ``end`` is not beyond the captured bytes.
     if layers & UDP:
-        length = i64(load_be16(at + 4))
-        if length > size or 0 < length < 8:
+        size = _udp_size(at, size)
+        if size == 0:
             return False
-        size = length if length else size
         fill_udp(at, size, _pseudo(frame, layers, l3, i64(PROTO_UDP), size))
-    elif layers & TCP and size >= 20:
+    elif layers & TCP:
         fill_tcp(at, size, _pseudo(frame, layers, l3, i64(PROTO_TCP), size))
-    elif layers & ICMP and size >= 8:
+    elif layers & ICMP:
         fill_icmp(at, size, i64(0))
-    elif layers & ICMPV6 and size >= 8:
+    elif layers & ICMPV6:
         fill_icmp(at, size, _pseudo(frame, layers, l3, i64(PROTO_ICMPV6), size))
-    elif layers & SCTP and size >= 12:
+    elif layers & SCTP:
         fill_sctp(at, size)
     else:
         return False
     return True
+
+
+@kernel(inline=True)
+def _udp_size(at, size):
+    """The length of a UDP datagram that has ``size`` bytes of IP for it; 0 where it says something impossible."""
+    length = i64(load_be16(at + 4))
+    if length == 0:  # a jumbogram (RFC 2675, 4)
+        return size
+    return length if 8 <= length <= size else i64(0)
+
+
+@kernel(inline=True)
+def checksum_l4(frame, layers, l3, l4, end):
+    """Write the checksum of what IP carries, up to ``end``; whether all that it covers is there.
+
+    Bounds: a header that is said to be there is whole before ``end``, which is not beyond the captured bytes.
+    """
+    size, at = end - l4, frame + l4
+    if layers & (CUT | BAD | FIRST_FRAGMENT) or size < 8:
+        return False
+    if layers & IPV4 and layers & (UDP | TCP):
+        udp = layers & UDP != 0
+        if udp:
+            size = _udp_size(at, size)
+            if size == 0:
+                return False
+        place = i64(6) if udp else i64(16)
+        protocol = i64(PROTO_UDP) if udp else i64(PROTO_TCP)
+        sum = l4_checksum(at, size, pseudo_ipv4(frame + l3, protocol, size), place)
+        store_be16(at + place, udp_sent(sum) if udp else sum)
+        return True
+    return _checksum_other(frame, layers, l3, l4, end)
 
 
 @kernel(inline=True)

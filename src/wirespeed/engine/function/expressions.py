@@ -18,7 +18,7 @@ from wirespeed.engine.function.advice import INSTEAD, OPERATORS, did_you_mean, o
 from wirespeed.engine.function.arithmetic import NAMES, OPERATIONS, wrap
 from wirespeed.engine.function.kinds import BOOL, BYTES, INT, NOTHING, PACKET, Kind, join
 from wirespeed.engine.function.runtime import FIELDS
-from wirespeed.engine.function.source import Missing, Source
+from wirespeed.engine.function.source import Missing, Source, UnknownName
 from wirespeed.engine.function.unit import PREFIX, Program
 from wirespeed.net.headers import HEADERS
 from wirespeed.net.parse import BITS, PAYLOAD
@@ -337,7 +337,8 @@ class Expressions:
                 return self.source.value(node.id)
             except Missing:
                 every = [*self.locals, *self.source.function.__globals__]
-                raise self.wrong(node, f"there is no {node.id!r}{did_you_mean(node.id, every)}") from None
+                error = self.wrong(node, f"there is no {node.id!r}{did_you_mean(node.id, every)}")
+                raise UnknownName(error) from None
         if isinstance(node, ast.Attribute):
             base = self.meaning(node.value)
             if not isinstance(base, types.ModuleType | type):

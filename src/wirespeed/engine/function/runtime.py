@@ -42,6 +42,7 @@ FunctionState = layout(
 )
 TABLES = FunctionState.size
 RANDOM = FunctionState.offset("random")
+Table = layout("Table", [("address", "i8"), ("length", "i8")])
 Word = layout("Word", [("value", "u4")])
 
 DROPS = {

@@ -44,6 +44,10 @@ class Source:
         raise Missing(name)
 
 
+class UnknownName(FunctionError):
+    """A name is not known (yet): what stands further down in a file is defined later."""
+
+
 def _error(name: str, file: str, line: int, message: str) -> FunctionError:
     error = FunctionError(f"{name}, line {line}: {message}")
     error.file, error.line = file, line

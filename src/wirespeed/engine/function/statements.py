@@ -110,32 +110,23 @@ class Statements(Calls):
 
     def _unpack(self, node: ast.Assign, target: ast.Tuple) -> Block:
         """``a, b = b, a``: everything on the right is evaluated before anything on the left changes."""
-        values = self._parts(node)
+        if isinstance(node.value, ast.Tuple):
+            values = [self._assignable(element) for element in node.value.elts]
+        else:
+            several = self.value(node.value)
+            if several.kind.word != "tuple":
+                raise self.wrong(node, f"{ast.unparse(node.value)} is {several.kind}, not several values; write a tuple")
+            values = [Value(several.node, kind) for kind in several.kind.parts]
         if len(values) != len(target.elts):
             raise self.wrong(node, f"{len(target.elts)} names get {len(values)} values; give each name one")
-        block: Block = []
-        parts: list[Value] = []
-        for value in values:
-            name = self.temporary()
-            block.append(_assign(ast.Name(name, ast.Store()), value.node, node))
-            parts.append(Value(ast.Name(name, ast.Load()), value.kind))
-        for element, part in zip(target.elts, parts, strict=True):
-            block += self.store(element, part)
-        return block
-
-    def _parts(self, node: ast.Assign) -> list[Value]:
+        names = [self.temporary() for _ in values]
         if isinstance(node.value, ast.Tuple):
-            return [self._assignable(element) for element in node.value.elts]
-        value = self.value(node.value)
-        if value.kind.word != "tuple":
-            raise self.wrong(node, f"{ast.unparse(node.value)} is {value.kind}, not several values; write a tuple")
-        name = self.temporary()
-        whole = ast.NamedExpr(ast.Name(name, ast.Store()), value.node)
-        first = [whole, *[ast.Name(name, ast.Load()) for _ in value.kind.parts[1:]]]
-        return [
-            Value(ast.copy_location(ast.Subscript(base, ast.Constant(i), ast.Load()), node), kind)
-            for i, (base, kind) in enumerate(zip(first, value.kind.parts, strict=True))
-        ]
+            block = [_assign(ast.Name(name, ast.Store()), v.node, node) for name, v in zip(names, values, strict=True)]
+        else:
+            block = [_assign(ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store()), several.node, node)]
+        for element, name, value in zip(target.elts, names, values, strict=True):
+            block += self.store(element, Value(ast.Name(name, ast.Load()), value.kind))
+        return block
 
     def store(self, target: ast.expr, value: Value) -> Block:
         """Translate the assignment of a translated value to a target."""
@@ -378,7 +369,7 @@ def translate(program: Program, source: Source, name: str, kinds: tuple[Kind, ..
     if hasattr(tree, "type_params"):  # Python 3.12
         tree.type_params = []
     ast.copy_location(tree, source.tree)
-    return Unit(ast.fix_missing_locations(tree), result, bool(self.loops), self.size)
+    return Unit(ast.fix_missing_locations(tree), source.file, result, bool(self.loops), self.size)
 
 
 def _parameters(source: Source) -> list[str]:

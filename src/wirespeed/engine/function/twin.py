@@ -130,6 +130,18 @@ class State:
         return repr(self.ws_layout.at(self.ws_address))
 
 
+class OwnState(State):
+    """A state with memory of its own."""
+
+    __slots__ = ("ws_memory",)
+    ws_memory: Any
+
+    def __init__(self, layout: Layout) -> None:
+        memory = ctypes.create_string_buffer(layout.size)
+        object.__setattr__(self, "ws_memory", memory)
+        super().__init__(layout, ctypes.addressof(memory))
+
+
 class Packet(pkt.Pkt):
     """A packet: its record, and where its headers are."""
 
@@ -182,12 +194,10 @@ class Packet(pkt.Pkt):
         Record.at(self.ws_record).mark = value
 
     def __repr__(self) -> str:
-        return f"<Packet of {self.length} bytes: {bytes(payload_of(self, whole=True)[:16]).hex(' ')}>"
+        return f"<Packet of {self.length} bytes: {_content(_frame(self))[:16].hex(' ')}>"
 
 
-def payload_of(packet: Packet, whole: bool = False) -> bytes:
-    """The bytes of the payload, or of the whole first segment."""
-    seen = _frame(packet) if whole else _payload(packet)
+def _content(seen: Bytes) -> bytes:
     return ctypes.string_at(seen.address, seen.length)
 
 

@@ -19,6 +19,7 @@ class Unit:
     """One function, translated for arguments of certain kinds."""
 
     tree: ast.FunctionDef
+    file: str  # in which it was written
     result: Kind
     loops: bool  # whether it may go on for long
     size: int  # statements, those of what it calls included

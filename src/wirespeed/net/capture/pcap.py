@@ -83,7 +83,7 @@ def large(link):
 def refuse(s, at, count, captured):
     """Pass over a frame that is too long, or end at a length that is none."""
     if not large(s.link) or captured > LARGEST_LARGE_FRAME:
-        spoil(s, i64(FRAME_TOO_LARGE), at, count, captured)
+        spoil(s, FRAME_TOO_LARGE, at, count, captured)
         return
     complain(s, TOO_LONG, at, count, captured)
     s.too_long += 1

@@ -117,11 +117,12 @@ UNKNOWN, PCAP, PCAPNG = 0, 1, 2
 NEVER_EXCHANGED, ALWAYS, WHEN_WRONG = 0, 1, 2
 MULTIPLY, DIVIDE, SHIFT, NEVER = 0, 1, 2, 3
 
-# Damage, and faults.  `damage.py` says each in words.
+# Damage, and faults.  `damage.py` says each in words.  Plain numbers would be literals to numba, and each call that is
+# given one a specialisation of its own.
 (
     NOT_A_CAPTURE, EMPTY, CUT_SHORT, READ_ERROR, FRAME_TOO_LARGE, BLOCK_SIZE, SECTION_ORDER, FRAME_BEYOND_BLOCK,
     NO_INTERFACE, TOO_MANY_INTERFACES, BLOCK_TOO_LARGE, TRAILER, OPTIONS, VERSION, TOO_LONG, CONTAINER,
-) = range(1, 17)  # fmt: skip
+) = (np.int64(n) for n in range(1, 17))  # fmt: skip
 
 
 @kernel
