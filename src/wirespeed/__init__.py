@@ -12,17 +12,33 @@ __version__ = "0.1.0"
 
 # Where each public name is defined.  They are loaded when first used: importing numba takes half a second.
 _NAMES = {
-    "FlowCounter": "wirespeed.apps.flows",
-    "count_flows": "wirespeed.apps.flows",
     "port": "wirespeed.ports",
+    "DROP": "wirespeed.engine.function",
+    "FORWARD": "wirespeed.engine.function",
+    "Pkt": "wirespeed.engine.function",
+    "checksum_ipv4": "wirespeed.engine.function",
+    "checksum_l4": "wirespeed.engine.function",
+    "decrement_ttl": "wirespeed.engine.function",
+    "function": "wirespeed.engine.function",
+    "pop_vlan": "wirespeed.engine.function",
+    "push_vlan": "wirespeed.engine.function",
+    "random": "wirespeed.engine.function",
+    "rewrite": "wirespeed.engine.function",
+    "symmetric_hash": "wirespeed.engine.function",
+    "Running": "wirespeed.engine.run",
+    "interrupted": "wirespeed.engine.run",
     "run": "wirespeed.engine.run",
     "start": "wirespeed.engine.run",
-    "interrupted": "wirespeed.engine.run",
     "Report": "wirespeed.engine.report",
-    "Running": "wirespeed.engine.run",
-    "layout": "wirespeed.jit.layout",
+    "StageReport": "wirespeed.engine.report",
+    "WorkerReport": "wirespeed.engine.report",
+    "FlowCounter": "wirespeed.apps.flows",
+    "count_flows": "wirespeed.apps.flows",
+    "Capture": "wirespeed.apps.columns",
+    "Columns": "wirespeed.apps.columns",
     "read": "wirespeed.apps.columns",
     "Packet": "wirespeed.core.frame",
+    "layout": "wirespeed.jit.layout",
 }
 
 __all__ = ["FunctionError", "GraphError", "PeerError", "PortError", "WirespeedError", "__version__", *_NAMES]

@@ -23,8 +23,13 @@ def test_single_digits_of_a_mac_address_may_stand_alone() -> None:
     assert address.mac("0:1b:2:0:0:f") == 0x001B0200000F
 
 
-@pytest.mark.parametrize("text", ["", "02:00:00:00:00", "02:00:00:00:00:01:02", "02-00:00:00:00:01", "g2:00:00:00:00:01",
-                                  "0200.0000.00", "02:00:00:00:00:001", " 02:00:00:00:00:01", "2.0.0.0"])  # fmt: skip
+NO_MAC = [
+    "", "02:00:00:00:00", "02:00:00:00:00:01:02", "02-00:00:00:00:01", "g2:00:00:00:00:01", "0200.0000.00",
+    "02:00:00:00:00:001", " 02:00:00:00:00:01", "2.0.0.0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NO_MAC)
 def test_what_is_no_mac_address_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(ValueError) as raised:
         address.mac(text)

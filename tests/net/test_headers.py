@@ -15,12 +15,7 @@ from wirespeed.net.headers import HEADERS
 from wirespeed.net.parse import BITS, POSITION
 
 # What scapy calls a field otherwise, or takes as text.
-RENAMED = {
-    "arp": {"hwtype": "hwtype", "op": "op"},
-    "fragment": {"reserved": "res1"},
-    "gre": {},
-    "tcp": {},
-}
+RENAMED = {"fragment": {"reserved": "res1"}}
 TEXT = {
     ("eth", "dst"): mac_text, ("eth", "src"): mac_text, ("arp", "hwsrc"): mac_text, ("arp", "hwdst"): mac_text,
     ("arp", "psrc"): ipv4_text, ("arp", "pdst"): ipv4_text, ("ipv4", "src"): ipv4_text, ("ipv4", "dst"): ipv4_text,
@@ -75,8 +70,6 @@ def built(name: str, values: dict[str, int]) -> bytes:
         rest = given.pop("rest").to_bytes(4, "big")
         given["chksum" if name == "icmp" else "cksum"] = given.pop("chksum")
         return bytes(SCAPY[name](**given))[:4] + rest
-    if name == "vxlan":  # scapy takes the reserved bytes apart by what the flags say
-        given["reserved1"], given["reserved2"] = given["reserved1"], given["reserved2"]
     return bytes(SCAPY[name](**given))
 
 

@@ -7,9 +7,12 @@ import base64
 import hashlib
 import ipaddress
 
-from wirespeed.net.protocol import PROTO_ICMP, PROTO_ICMPV6, PROTO_SCTP, PROTO_TCP, PROTO_UDP
+import numpy as np
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+from wirespeed.net.address import ipv4_text, ipv6_text
+from wirespeed.net.dissect import layers
+from wirespeed.net.flow import FRAGMENT, PORTS, Flow, five_tuple
+from wirespeed.net.protocol import PROTO_ICMP, PROTO_ICMPV6, PROTO_SCTP, PROTO_TCP, PROTO_UDP
 
 # The type that answers each type; messages of all others go one way.
 _ICMP_ANSWERS = {8: 0, 0: 8, 13: 14, 14: 13, 15: 16, 16: 15, 10: 9, 9: 10, 17: 18, 18: 17}
@@ -38,6 +41,26 @@ def community_id(
     (a, left), (b, right) = ends if one_way else sorted(ends)
     ports = int(left or 0).to_bytes(2, "big") + int(right or 0).to_bytes(2, "big")
     return _identifier(seed, a + b + bytes([protocol, 0]) + ports)
+
+
+def frame_community_id(frame: bytes, link: int = 1, seed: int = 0) -> str | None:
+    """The Community ID of a frame's outer flow; None where there is no IP.  Fragments have the one without ports."""
+    data = np.frombuffer(frame or b"\0", np.uint8)
+    *words, flags = five_tuple(data.ctypes.data, len(frame), link)
+    flow = Flow(np.array(words, np.uint64).tobytes())
+    if flow.version == 0:
+        return None
+    ends = _text(flow.version, flow.src_hi, flow.src_lo), _text(flow.version, flow.dst_hi, flow.dst_lo)
+    found = [header for header in layers(frame, link) if header.whole and header.name in ("icmp", "icmpv6")]
+    if flow.proto in _ANSWERS and found and not flags & FRAGMENT:
+        at = found[0].offset
+        return community_id(*ends, flow.proto, frame[at], frame[at + 1], seed)
+    ported = flags & PORTS and not flags & FRAGMENT
+    return community_id(*ends, flow.proto, *((flow.sport, flow.dport) if ported else ()), seed=seed)
+
+
+def _text(version: int, high: int, low: int) -> str:
+    return ipv4_text(low) if version == 4 else ipv6_text(high, low)
 
 
 def _packed(address: str) -> bytes:

@@ -25,7 +25,8 @@ from wirespeed.net.parse import BITS, PAYLOAD
 
 METHODS = ("prepend", "append", "adjust", "trim", "locate")
 WORDS = ("u16", "u32", "u64", "put_u16", "put_u32", "put_u64")
-FEW = 8  # elements of a tuple that are compared one by one
+FEW = 6  # elements of a tuple that are compared one by one
+HARMLESS = ("int", "truth", "min", "max", "present", "length", "get_element", "pick", "frame", "payload", *WORDS[:3])
 COMPARE = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
     ast.GtE: operator.ge,
@@ -302,30 +303,30 @@ class Expressions:
             raise self.wrong(node, "`in` cannot be chained with other comparisons; join two with `and`")
         right = node.comparators[0]
         left = self.number(node.left)
-        values = self.numbers_of(right)
-        if values is not None and len(values) > FEW:
-            found = self.ours("among", node, left, ast.Name(self.program.array(values), ast.Load()))
-        elif values is not None:
-            found = self._one_of(node, left, [self.constant(v, right, "").node for v in values])
+        numbers = self.numbers_of(right)
+        if numbers is not None:
+            values = [self.constant(v, right, "").node for v in numbers]
         elif isinstance(right, ast.Tuple):
-            found = self._one_of(node, left, [self.number(element) for element in right.elts])
+            values = [self.number(element) for element in right.elts]
         else:
             raise self.wrong(right, "behind `in` wanted a tuple of numbers; write a loop to search an array")
+        if not values:
+            found: ast.expr = ast.copy_location(ast.Constant(False), node)
+        elif len(values) <= FEW and _harmless(left):
+            found = self._one_of(node, left, values)
+        elif numbers is not None:
+            found = self.ours("among", node, left, ast.Name(self.program.array(numbers), ast.Load()))
+        else:
+            typed = [self.ours("int", node, v) for v in values]
+            found = self.ours("among_few", node, left, ast.Tuple(typed, ast.Load()))
         if isinstance(node.ops[0], ast.In):
             return found
+        if isinstance(found, ast.Constant):
+            return ast.copy_location(ast.Constant(not found.value), node)
         return ast.copy_location(ast.UnaryOp(ast.Not(), found), node)
 
     def _one_of(self, node: ast.Compare, left: ast.expr, values: list[ast.expr]) -> ast.expr:
-        if not values:
-            return ast.copy_location(ast.Constant(False), node)
-        again = left
-        if not isinstance(left, ast.Name | ast.Constant):  # it is evaluated once
-            again = ast.Name(self.temporary(), ast.Load())
-            left = ast.copy_location(ast.NamedExpr(ast.Name(again.id, ast.Store()), left), node)
-        tests: list[ast.expr] = [
-            ast.copy_location(ast.Compare(left if i == 0 else again, [ast.Eq()], [value]), node)
-            for i, value in enumerate(values)
-        ]
+        tests: list[ast.expr] = [ast.copy_location(ast.Compare(left, [ast.Eq()], [v]), node) for v in values]
         return tests[0] if len(tests) == 1 else ast.copy_location(ast.BoolOp(ast.Or(), tests), node)
 
     # Names that mean something outside of the function
@@ -368,6 +369,13 @@ class Expressions:
 def known(node: ast.expr) -> int | None:
     """The number that a translated expression is, when that is known now."""
     return int(node.value) if isinstance(node, ast.Constant) else None  # type: ignore[arg-type]
+
+
+def _harmless(node: ast.expr) -> bool:
+    """Whether a translated expression can be evaluated again with the same result."""
+    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+    allowed = {PREFIX + name for name in (*HARMLESS, *OPERATIONS, "negate", "absolute")}
+    return all(isinstance(call.func, ast.Name) and call.func.id in allowed for call in calls)
 
 
 def _plain(node: ast.expr) -> bool:

@@ -180,6 +180,15 @@ def among(number, values):
 
 
 @kernel(inline=True)
+def among_few(number, values):
+    """Whether a number is in a tuple."""
+    found = False
+    for value in values:
+        found |= value == number
+    return found
+
+
+@kernel(inline=True)
 def frame(pkt):
     """All bytes of the first segment."""
     return array_at(get_slot(pkt, "frame"), get_slot(pkt, "length"), "u1")

@@ -288,6 +288,7 @@ NAMES: dict[str, Any] = {
     "set_element": Array.__setitem__,
     "pick": _pick,
     "among": _among,
+    "among_few": _among,
     **{word: getattr(Bytes, word) for word in ("u16", "u32", "u64", "put_u16", "put_u32", "put_u64")},
     **_COMPUTED,
     "locate": Packet.locate,

@@ -47,7 +47,6 @@ from wirespeed.net.capture.scan import (
     NOTE,
     SECTION_ORDER,
     TOO_LONG,
-    TRAILER as TRAILER_DIFFERS,
     VERSION,
     Entry,
     Interface,
@@ -56,6 +55,9 @@ from wirespeed.net.capture.scan import (
     complain,
     keep_note,
     spoil,
+)
+from wirespeed.net.capture.scan import (
+    TRAILER as TRAILER_DIFFERS,
 )
 
 u32, i64 = np.uint32, np.int64

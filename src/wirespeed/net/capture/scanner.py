@@ -5,8 +5,9 @@ import numpy as np
 from wirespeed.jit.atomics import store_release
 from wirespeed.jit.intrinsics import bswap32, call_stage, load_u32
 from wirespeed.jit.kernel import kernel
-from wirespeed.net.capture import container, scan as scans
-from wirespeed.net.capture.format import SECTION, TRAILER, u32_at
+from wirespeed.net.capture import container
+from wirespeed.net.capture import scan as scans
+from wirespeed.net.capture.format import SECTION, u32_at
 from wirespeed.net.capture.pcap import FILE_HEADER, begin, is_pcap, scan_pcap
 from wirespeed.net.capture.pcapng import scan_pcapng
 from wirespeed.net.capture.scan import (
@@ -16,12 +17,14 @@ from wirespeed.net.capture.scan import (
     NOT_A_CAPTURE,
     PCAPNG,
     READ_ERROR,
-    TRAILER as TRAILER_DIFFERS,
     UNKNOWN,
     Scan,
     complain,
     mark,
     spoil,
+)
+from wirespeed.net.capture.scan import (
+    TRAILER as TRAILER_DIFFERS,
 )
 from wirespeed.net.capture.window import ENDED, GOT, pass_over, refill, rewind
 

@@ -1,0 +1,36 @@
+"""What the package shows to type checkers and editors; the module itself loads these names when first used."""
+
+from wirespeed.apps.columns import Capture as Capture
+from wirespeed.apps.columns import Columns as Columns
+from wirespeed.apps.columns import read as read
+from wirespeed.apps.flows import FlowCounter as FlowCounter
+from wirespeed.apps.flows import count_flows as count_flows
+from wirespeed.core.frame import Packet as Packet
+from wirespeed.engine.function import DROP as DROP
+from wirespeed.engine.function import FORWARD as FORWARD
+from wirespeed.engine.function import Pkt as Pkt
+from wirespeed.engine.function import checksum_ipv4 as checksum_ipv4
+from wirespeed.engine.function import checksum_l4 as checksum_l4
+from wirespeed.engine.function import decrement_ttl as decrement_ttl
+from wirespeed.engine.function import function as function
+from wirespeed.engine.function import pop_vlan as pop_vlan
+from wirespeed.engine.function import push_vlan as push_vlan
+from wirespeed.engine.function import random as random
+from wirespeed.engine.function import rewrite as rewrite
+from wirespeed.engine.function import symmetric_hash as symmetric_hash
+from wirespeed.engine.report import Report as Report
+from wirespeed.engine.report import StageReport as StageReport
+from wirespeed.engine.report import WorkerReport as WorkerReport
+from wirespeed.engine.run import Running as Running
+from wirespeed.engine.run import interrupted as interrupted
+from wirespeed.engine.run import run as run
+from wirespeed.engine.run import start as start
+from wirespeed.errors import FunctionError as FunctionError
+from wirespeed.errors import GraphError as GraphError
+from wirespeed.errors import PeerError as PeerError
+from wirespeed.errors import PortError as PortError
+from wirespeed.errors import WirespeedError as WirespeedError
+from wirespeed.jit.layout import layout as layout
+from wirespeed.ports import port as port
+
+__version__: str

@@ -1,0 +1,216 @@
+"""The stage that makes packets of a capture, and the pace at which it does.
+
+Theory of operation
+-------------------
+All workers share one *feed*: the scan through the file, what was found and not yet given, and the pace.  A worker
+takes a burst from it under the feed's lock and copies the bytes into packets of its own cache.
+
+A packet's due time is reckoned from one anchor, never from the packet before (:mod:`wirespeed.ports.pacing` for a
+rate).  By the file's own time stamps, the nanoseconds since the first packet are summed exactly and scaled once; where
+time stands still or goes back, the gap is nothing, and a packet without a time has none.
+
+A frame larger than a buffer becomes a chain.  One that needs more than half of the pool is dropped, for it might never
+find as many buffers free.
+"""
+
+import numpy as np
+
+from wirespeed.core.chain import alloc_length, copy_in
+from wirespeed.core.lock import lock, unlock
+from wirespeed.core.packet import HEADROOM, INTERFACE, META, Packet, data, reset
+from wirespeed.core.pool import Pool, alloc, alloc_bulk, free_segments, put_bulk
+from wirespeed.core.stage import FIRST_REASON, Head, count_drops
+from wirespeed.jit.intrinsics import copy, load_handle, load_i64, store_i64
+from wirespeed.jit.kernel import kernel, stage
+from wirespeed.jit.layout import layout
+from wirespeed.jit.libc import monotonic_ns
+from wirespeed.net.capture.options import carry
+from wirespeed.net.capture.scan import ENTRY, Entry, Scan
+from wirespeed.net.capture.scanner import find, over, restart
+from wirespeed.net.capture.window import STREAM, refill
+from wirespeed.ports.pacing import Pacer, advance, begin
+
+u16, i64, u64 = np.uint16, np.int64, np.uint64
+AT_ONCE, BY_RATE, BY_TIME = 0, 1, 2
+DROPS = {"too_long": "The frame needs more than half of the pool's packets"}
+TOO_LONG = FIRST_REASON
+WHOLE = 64  # bytes of the blocks in which short frames are copied
+REWOUND = 1  # what `more` returns when another pass begins
+
+Feed = layout(
+    "CaptureFeed",
+    [
+        ("lock", "u4"),
+        ("ended", "u4"),  # nothing more will come
+        ("left", "i8"),  # packets still to give, or -1 for no end
+        ("passes", "i8"),  # passes that follow this one, or -1 for no end
+        ("gap_ns", "i8"),  # between two passes
+        ("pace", "i8"),  # AT_ONCE, BY_RATE or BY_TIME
+        ("times", "i8"),  # BY_TIME: time is scaled by per / times
+        ("per", "i8"),
+        ("anchor", "i8"),  # when the first packet was due; 0: not begun
+        ("elapsed", "i8"),  # nanoseconds from the first packet to the last one given, by their times
+        ("previous", "i8"),  # the time of the last one given, or 0
+        ("options_cut", "i8"),  # packets whose options did not fit, or went beyond their block
+        ("pacer", Pacer),
+        ("scan", Scan),
+    ],
+)
+SCAN = Feed.offset("scan")
+
+State = layout("CaptureSource", [("head", Head), ("feed", "i8"), ("shared", "i8"), (None, 48)])
+
+
+@kernel(inline=True)
+def copy_blocks(to, source, size):
+    """Copy ``size`` bytes and up to 63 more.
+
+    Bounds: there are as many behind the window's bytes, and the room behind a packet's headroom begins on a whole
+    block, as every record does, and so ends on or beyond one within its stride.
+    """
+    at = i64(0)
+    while at < size:
+        copy(to + at, source + at, WHOLE)
+        at += WHOLE
+
+
+@kernel(inline=True)
+def describe(p, e):
+    """Write what is known of a packet beside its bytes."""
+    p.wire = e.wire
+    p.time = e.time
+    p.link = e.link
+    if e.interface != 0:
+        p.interface = e.interface
+        p.flags = INTERFACE
+
+
+@kernel
+def attach_options(f, cache, handle, e):
+    """Give a packet its options along; False when there is no packet to carry them."""
+    meta = alloc(cache)
+    if meta == 0:
+        return False
+    m, p = Packet(meta), Packet(handle)
+    reset(m, 0)
+    size, whole = carry(data(m), i64(m.capacity) - HEADROOM, e.options, i64(e.options_size), e.swapped != 0)
+    if not whole:
+        f.options_cut += 1
+    m.length = size
+    m.total = size
+    if size == 0:
+        free_segments(cache, meta)
+        return True
+    p.meta = meta
+    p.flags = u16(p.flags | META)
+    return True
+
+
+@kernel
+def make_long(f, cache, e):
+    """A packet of any length, with its options; 0 when the pool has not enough left at the moment."""
+    captured = i64(e.captured)
+    handle = alloc_length(cache, captured)
+    if handle == 0:
+        return handle
+    describe(Packet(handle), e)
+    copy_in(handle, i64(0), captured, e.address)
+    if e.options_size != 0 and not attach_options(f, cache, handle, e):
+        free_segments(cache, handle)
+        return i64(0)
+    return handle
+
+
+@kernel(inline=True)
+def can_hold(cache, captured):
+    """Whether a frame of so many bytes can be a packet: with half of the pool, all free."""
+    pool = Pool(load_i64(cache))
+    return captured <= pool.room - HEADROOM + (pool.size // 2 - 1) * pool.room
+
+
+@kernel(inline=True)
+def due(f, e):
+    """When an entry is due, and what ``elapsed`` will be then; by the packets' own times."""
+    gap = e.time - f.previous
+    elapsed = f.elapsed
+    if e.time != 0 and f.previous != 0 and gap > 0:
+        elapsed += gap
+    times = f.times
+    # Two products, so that neither overflows: a remainder is less than ``times``, which is at most a million.
+    scaled = elapsed // times * f.per + elapsed % times * f.per // times
+    return f.anchor + scaled, elapsed
+
+
+@kernel
+def wait_for(f, state, e, now):
+    """Whether an entry must wait; then the worker is told until when.  It counts as given when it need not."""
+    if f.pace == BY_RATE:
+        when = f.pacer.due
+        if when <= now:
+            advance(f.pacer, e.captured)
+    else:
+        when, elapsed = due(f, e)
+        if when <= now:
+            f.elapsed = elapsed
+            if e.time != 0:
+                f.previous = e.time
+    if when > now:
+        Head(state).due_ns = when
+    return when > now
+
+
+@kernel(inline=True)
+def start_clock(f):
+    """The time now; the first call is the anchor."""
+    now = monotonic_ns()
+    if f.anchor == 0:
+        f.anchor = now
+        begin(f.pacer, now)
+    return now
+
+
+@kernel
+def grab(cache, burst, n):
+    """Take ``n`` packets from the pool, or as many as it has, in halves; return how many."""
+    while n > 0 and alloc_bulk(cache, burst, n) == 0:
+        n = n // 2
+    return n
+
+
+@kernel(inline=True)
+def fill(f, state, burst, n):
+    """Make packets of up to ``n`` entries; return how many, and their bytes.  ``burst`` holds ``n`` free packets.
+
+    What is not needed of them goes back.
+    """
+    cache, scan = Head(state).cache, f.scan
+    room = Pool(load_i64(cache)).room - HEADROOM
+    entry = scan.entries + ENTRY * scan.first
+    paced = f.pace != AT_ONCE
+    now = start_clock(f) if paced else i64(0)
+    done, seen, total = i64(0), i64(0), i64(0)
+    while done < n and scan.first + seen < scan.count:
+        e = Entry(entry)
+        captured = i64(e.captured)
+        if captured > room and not can_hold(cache, captured):
+            count_drops(state, TOO_LONG, 1)
+        elif paced and wait_for(f, state, e, now):
+            break
+        elif captured > room or e.options_size != 0:
+            put_bulk(cache, burst + 8 * done, i64(1))
+            handle = make_long(f, cache, e)
+            if handle == 0:
+                return done, seen, total, done + 1
+            store_i64(burst + 8 * done, handle)
+            done += 1
+            total += captured
+        else:
+            p = Packet(load_handle(burst + 8 * done))
+            reset(p, captured)
+            describe(p, e)
+            copy_blocks(p.buffer + HEADROOM, e.address, captured)
+            done += 1
+            total += captured
+        entry += ENTRY
+        seen += 1
+    return done, seen, total, done
