@@ -21,16 +21,17 @@ from wirespeed.engine.function import symmetric_hash as symmetric_hash
 from wirespeed.engine.report import Report as Report
 from wirespeed.engine.report import StageReport as StageReport
 from wirespeed.engine.report import WorkerReport as WorkerReport
-from wirespeed.engine.run import Running as Running
 from wirespeed.engine.run import interrupted as interrupted
 from wirespeed.engine.run import run as run
 from wirespeed.engine.run import start as start
+from wirespeed.engine.running import Running as Running
 from wirespeed.errors import FunctionError as FunctionError
 from wirespeed.errors import GraphError as GraphError
 from wirespeed.errors import PeerError as PeerError
 from wirespeed.errors import PortError as PortError
 from wirespeed.errors import WirespeedError as WirespeedError
 from wirespeed.jit.layout import layout as layout
+from wirespeed.observe.live import LiveTable as LiveTable
 from wirespeed.ports import port as port
 
 __version__: str

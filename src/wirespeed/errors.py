@@ -21,7 +21,13 @@ class GraphError(WirespeedError, ValueError):
 
 
 class FunctionError(WirespeedError, TypeError):
-    """A user function that will not compile; the message begins with its name and line."""
+    """A user function that will not compile; the message begins with its name and line.
+
+    ``file`` and ``line`` say where, "" and 0 when it is the function as a whole.
+    """
+
+    file: str = ""
+    line: int = 0
 
 
 class PortError(WirespeedError, OSError):

@@ -148,7 +148,7 @@ def test_a_stream_that_nobody_takes_is_given_back():
 
     batches = Batches()
     watched = weakref.ref(batches)
-    capsule = arrow.stream(batches)
+    capsule = arrow.stream(batches, {})
     del batches
     gc.collect()
     assert watched() is not None

@@ -26,7 +26,7 @@ def test_the_second_time_everything_comes_from_the_cache(tmp_path: Path) -> None
     first, second = (wirespeed("warm", "f.py", cwd=tmp_path) for _ in range(2))
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     listed = kernels(second.stdout)
-    assert {"ports.null.receive", "ports.pcap.receive", "engine.worker.work"} <= set(listed)
+    assert {"ports.null.receive", "ports.pcap_source.receive", "engine.worker.work"} <= set(listed)
     assert {name: took for name, (took, _) in listed.items() if took != "cached"} == {}
     assert all(size > 0 for _, size in listed.values())
     assert any("only_warm" in name for name in listed)

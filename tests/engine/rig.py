@@ -1,5 +1,6 @@
 """One stage with everything around it that an engine would give: a pool, outboxes, a drop box, a stop word."""
 
+from pathlib import Path
 from typing import Any
 
 from wirespeed.core.arena import Arena
@@ -97,3 +98,11 @@ class Rig:
         self.pool.close()
         self.arena.close()
         assert whole, "a packet did not come back to the pool"
+
+
+def define(directory: Path, text: str, **scope: Any) -> dict[str, Any]:
+    """What a new source file with that text defines; ``scope`` is in its module beforehand."""
+    path = directory / f"source_{len(list(directory.iterdir()))}.py"
+    path.write_text(text)
+    exec(compile(text, str(path), "exec"), scope)
+    return scope

@@ -46,13 +46,18 @@ def _blocks(data: bytes) -> Iterator[tuple[int, bytes, int]]:
         kind, size = struct.unpack_from(order + "II", data, at)
         if size < 12 or at + size > len(data):
             return
-        if kind == 1:
-            links.append(struct.unpack_from(order + "H", data, at + 8)[0])
-        elif kind == 6:
-            number, _, _, length, wire = struct.unpack_from(order + "IIIII", data, at + 8)
+        if kind == 1:  # interface description: link type and snap length
+            links.append(struct.unpack_from(order + "HHI", data, at + 8)[::2])
+        elif kind in (2, 6):  # packet (obsolete) and enhanced packet
+            form = "HHQII" if kind == 2 else "IQII"
+            number, *_, length, wire = struct.unpack_from(order + form, data, at + 8)
             if number >= len(links) or length > size - 32:
                 return
-            yield links[number], data[at + 28 : at + 28 + length], wire
+            yield links[number][0], data[at + 28 : at + 28 + length], wire
+        elif kind == 3 and links:  # simple packet
+            (wire,) = struct.unpack_from(order + "I", data, at + 8)
+            length = min(wire, links[0][1] or wire, size - 16)
+            yield links[0][0], data[at + 12 : at + 12 + length], wire
         at += size
 
 

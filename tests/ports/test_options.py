@@ -44,6 +44,11 @@ def test_a_rate_may_be_a_pair():
     assert options.rate(Rate(Fraction(3), "bps")) == Rate(Fraction(3), "bps")
 
 
+@pytest.mark.parametrize("word", ["1.5Mpps", "0.5pps", "10Gbps", "999pps", "1kpps", "2Tbps"])
+def test_a_rate_shows_as_a_user_would_write_it(word):
+    assert str(options.rate(word)) == word
+
+
 NO_RATES = [
     "10 apples",
     "10",
@@ -144,7 +149,7 @@ def test_plain_numbers_are_seconds(number):
     "word, value", [("yes", True), ("ON", True), (1, True), (True, True), ("no", False), (0, False)]
 )
 def test_flags(word, value):
-    assert options.flag(word) is value
+    assert options.flag(word) == value
 
 
 def test_choices_and_alternatives_name_what_they_take():

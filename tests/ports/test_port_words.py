@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from wirespeed import ports
@@ -72,8 +72,8 @@ names = st.text(st.characters(blacklist_characters="="), min_size=1, max_size=20
 @given(names, names)
 def test_any_target_and_text_can_be_written(target, text):
     word = f"some:{target.replace(',', ',,')},text={text.replace(',', ',,')}"
-    if target.startswith(",") or text.startswith(",") or target.endswith(",") or text.endswith(","):
-        return  # an odd comma at an edge could belong to either side
+    edges = target[0] + target[-1] + text[0] + text[-1]
+    assume("," not in edges)  # of three commas in a row, which two belong together is fixed, not told
     assert parts(word) == (target, {"text": text})
 
 

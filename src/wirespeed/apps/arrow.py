@@ -11,12 +11,11 @@ that of "The Arrow PyCapsule Interface".
 """
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from wirespeed.apps.columns import COLUMNS, Columns
 from wirespeed.jit.intrinsics import load_i64
 from wirespeed.jit.kernel import callback, kernel
 from wirespeed.jit.layout import Layout, layout
@@ -44,10 +43,13 @@ ArrowArrayStream = layout(
 )
 assert ArrowArrayStream.size == 40
 
-# Format strings of the specification, by NumPy type.
-_FORMATS = {"i8": b"l", "u1": b"C", "u2": b"S", "u4": b"I", "V16": b"w:16"}
-_TIME = b"tsn:UTC"
+# Format strings of the specification, by NumPy type and, for times in nanoseconds, by this module's own word.
+TIME = "time"
+_FORMATS = {TIME: b"tsn:UTC", "i8": b"l", "u1": b"C", "u2": b"S", "u4": b"I", "V16": b"w:16"}
 _EINVAL = 22
+
+Batch = Mapping[str, Any]  # a NumPy array for each column
+Kinds = Mapping[str, str]  # a NumPy type, or TIME, for each column
 
 
 @kernel(inline=True)
@@ -100,12 +102,12 @@ def _text(value: bytes) -> Any:
     return np.frombuffer(value + b"\0", np.uint8)
 
 
-def _write_schema(address: int) -> None:
+def _write_schema(address: int, kinds: Kinds) -> None:
     keep: list[Any] = []
     children = []
-    for name, (kind, _) in COLUMNS.items():
+    for name, kind in kinds.items():
         memory, child, record = _memory(ArrowSchema)
-        texts = [_text(_TIME if name == "time" else _FORMATS[kind]), _text(name.encode())]
+        texts = [_text(_FORMATS[kind]), _text(name.encode())]
         record.format, record.name = (t.ctypes.data for t in texts)
         record.release, record.private_data = release_schema.address, hold(texts)
         keep.append(memory)
@@ -119,12 +121,13 @@ def _write_schema(address: int) -> None:
     schema.release, schema.private_data = release_schema.address, hold(keep)
 
 
-def _write_array(address: int, columns: Columns) -> None:
+def _write_array(address: int, batch: Batch, kinds: Kinds) -> None:
     keep: list[Any] = []
     children = []
-    for name in COLUMNS:
+    values = np.empty(0)
+    for name in kinds:
         memory, child, record = _memory(ArrowArray)
-        values = np.ascontiguousarray(columns[name])
+        values = np.ascontiguousarray(batch[name])
         buffers = _addresses([0, values.ctypes.data])  # no null anywhere, so no bit map of them
         record.length, record.n_buffers, record.buffers = len(values), 2, buffers.ctypes.data
         record.release, record.private_data = release_array.address, hold([values, buffers])
@@ -133,7 +136,7 @@ def _write_array(address: int, columns: Columns) -> None:
     table, buffers = _addresses(children), _addresses([0])
     keep += [table, buffers]
     array = ArrowArray.at(address)
-    array.length, array.null_count, array.offset = len(columns), 0, 0
+    array.length, array.null_count, array.offset = len(values), 0, 0
     array.n_buffers, array.buffers = 1, buffers.ctypes.data
     array.n_children, array.children = len(children), table.ctypes.data
     array.dictionary = 0
@@ -147,8 +150,9 @@ _GetError = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 class _Stream:
     """The callbacks of one stream, and the text of its last error."""
 
-    def __init__(self, batches: Iterator[Columns]) -> None:
+    def __init__(self, batches: Iterator[Batch], kinds: Kinds) -> None:
         self.batches = batches
+        self.kinds = kinds
         self.error = _text(b"")
         self.memory, self.address, record = _memory(ArrowArrayStream)
         self.callbacks = _Get(self.get_schema), _Get(self.get_next), _GetError(self.get_last_error)
@@ -158,19 +162,19 @@ class _Stream:
         record.release, record.private_data = release_stream.address, hold(self)
 
     def get_schema(self, stream: int, schema: int) -> int:
-        _write_schema(schema)
+        _write_schema(schema, self.kinds)
         return 0
 
     def get_next(self, stream: int, array: int) -> int:
         try:
-            columns = next(self.batches, None)
+            batch = next(self.batches, None)
         except Exception as error:  # whatever it is, the consumer gets it as its own error
             self.error = _text(str(error).encode())
             return _EINVAL
-        if columns is None:
+        if batch is None:
             ArrowArray.at(array).release = 0  # which is how a stream ends
         else:
-            _write_array(array, columns)
+            _write_array(array, batch, self.kinds)
         return 0
 
     def get_last_error(self, stream: int) -> int:
@@ -192,6 +196,6 @@ def destroy_capsule(capsule):
         call_address(ArrowArrayStream(address).release, address)
 
 
-def stream(batches: Iterator[Columns]) -> Any:
+def stream(batches: Iterator[Batch], kinds: Kinds) -> Any:
     """A capsule with an Arrow C stream over ``batches``, as ``__arrow_c_stream__`` returns it."""
-    return _capsule_new(_Stream(batches).address, _NAME, destroy_capsule.address)
+    return _capsule_new(_Stream(batches, kinds).address, _NAME, destroy_capsule.address)

@@ -107,9 +107,7 @@ class Columns:
         return f"<Columns of {len(self)} packets: {', '.join(self.arrays)}>"
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        from wirespeed.apps.arrow import stream
-
-        return stream(iter([self]))
+        return _stream(iter([self]))
 
 
 class Capture:
@@ -140,9 +138,7 @@ class Capture:
             yield from reader.packets()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        from wirespeed.apps.arrow import stream
-
-        return stream(iter(self))
+        return _stream(iter(self))
 
 
 def read(source: str | os.PathLike[str] | int | BinaryIO, *, rows: int = 1 << 16, strict: bool = False) -> Capture:
@@ -156,13 +152,21 @@ def read(source: str | os.PathLike[str] | int | BinaryIO, *, rows: int = 1 << 16
     return Capture(source, rows, strict)
 
 
+def _stream(batches: Iterator[Columns]) -> Any:
+    from wirespeed.apps import arrow  # which compiles its callbacks when it is loaded
+
+    kinds = {name: arrow.TIME if name == "time" else kind for name, (kind, _) in COLUMNS.items()}
+    return arrow.stream((columns.arrays for columns in batches), kinds)
+
+
 def _empty(name: str, rows: int) -> npt.NDArray[Any]:
     return np.empty(rows, COLUMNS[name][0])
 
 
 def _batches(reader: CaptureReader, rows: int) -> Iterator[Columns]:
     """Columns of ``rows`` packets each, fewer in the last."""
-    arrays, at = {}, 0
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    at = 0
     record = np.zeros(Rows.size, np.uint8)
     while (burst := reader.read()) is not None:
         entries, done = burst.entries, 0

@@ -56,7 +56,7 @@ def conduct(chain: "Chain", arguments: Any, *, taps: dict[str, Any] | None = Non
             chain,
             seconds=arguments.seconds,
             until=interrupted,
-            live=live or False,
+            live=live,
             workers=workers,
             cores=arguments.cores,
             burst=arguments.burst,

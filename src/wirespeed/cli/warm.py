@@ -14,10 +14,10 @@ def configure(parser: Parser) -> None:
 
 def main(arguments: Any) -> int:
     """Compile, then print what there is now."""
-    from wirespeed.cli.words import functions_in, load
+    from wirespeed.cli.words import all_functions
     from wirespeed.jit import cache
 
-    functions = [f for path in arguments.files for f in functions_in(load(path)).values()]
+    functions = [f for path in arguments.files for f in all_functions(path)]
     with session.shown(lines=True):
         compile_stages()
         rehearse(functions)

@@ -22,6 +22,7 @@ from wirespeed.ports import KINDS, port
 
 CAPTURE = re.compile(r"\.(pcap|pcapng|cap)(\.(gz|bz2|xz|zst))?$")
 FUNCTION = re.compile(r"(?P<file>.*\.py)(?::(?P<name>[^:]*))?")
+NO_FUNCTION = "has no function decorated with @ws.function"
 OUTPUT = re.compile(r"(?:(?P<name>\w+)\.)?(?P<number>\d{1,4})=(?P<word>.+)")
 
 
@@ -131,14 +132,19 @@ def choose(module: ModuleType, path: Path, name: str | None) -> Element:
             raise GraphError(f"{path} has no function {name!r}{did_you_mean(name, functions) or have}")
         return functions[name]
     distinct = list({id(f): key for key, f in functions.items()}.values())
-    if len(distinct) != 1:
-        what = (
-            f"has the functions {listed(distinct)}; say which"
-            if distinct
-            else "has no function decorated with @ws.function"
-        )
-        raise GraphError(f"{path} {what}" + (f", as in {path}:{distinct[0]}" if distinct else ""))
+    if not distinct:
+        raise GraphError(f"{path} {NO_FUNCTION}")
+    if len(distinct) > 1:
+        raise GraphError(f"{path} has the functions {listed(distinct)}; say which, as in {path}:{distinct[0]}")
     return functions[distinct[0]]
+
+
+def all_functions(path: Path) -> list[Element]:
+    """Every function in a file, of which there must be one."""
+    found = list(dict.fromkeys(functions_in(load(path)).values()))
+    if not found:
+        raise GraphError(f"{path} {NO_FUNCTION}")
+    return found
 
 
 def functions_in(module: ModuleType) -> dict[str, Element]:

@@ -92,7 +92,8 @@ def _check_in(pool, handles, n):
 def _refill(cache, n):
     """Fill half of a cache from the ring; whether ``n`` are there now."""
     c = Cache(cache)
-    half = max(c.limit // 2, n - c.length)
+    # Bounds: n is at most the limit, so there is room for what is missing.
+    half = min(max(c.limit // 2, n - c.length), c.limit - c.length)
     c.length += ring.dequeue(c.pool + RING, cache + HANDLES + 8 * c.length, half, False, False)
     return c.length >= n
 
@@ -176,21 +177,19 @@ def _put_one(cache, handle):
 @kernel
 def free_segments(cache, handle):
     """Give up one hold of a packet: its segments return to their pools when it was the last one."""
-    meta = i64(0)
     while handle != 0:
         p = Packet(handle)
         following = p.next
         if p.refcnt == 1 or fetch_add(p, "refcnt", u32(0xFFFFFFFF)) == 1:
-            if p.flags & META:
-                meta = p.meta
+            if p.flags & META:  # the options that it carries are a packet too, and go with it
+                Packet(p.meta).next = following
+                following = p.meta
             p.refcnt = 1
             p.next = 0
             p.segments = 1
             p.flags = 0
             _put_one(cache, handle)
         handle = following
-        if handle == 0:  # the options that the packet carried are a packet too, without any of their own
-            handle, meta = meta, i64(0)
 
 
 @kernel
@@ -304,7 +303,9 @@ class PacketPool:
 
     @property
     def free_count(self) -> int:
-        """Packets in the pool and in its caches.  Exact while no worker runs."""
+        """Packets in the pool and in its caches, 0 once it is closed.  Exact while no worker runs."""
+        if not self.address:
+            return 0
         return int(ring_length(self.address + RING)) + sum(Cache.at(a).length for a in self._caches)
 
     @property
@@ -319,6 +320,8 @@ class PacketPool:
 
     def faults(self) -> dict[str, int]:
         """Debug mode's counts of frees that were refused: ``double_free`` and ``foreign`` handles."""
+        if not self.address:
+            return {"double_free": 0, "foreign": 0}
         record = Pool.at(self.address)
         return {"double_free": record.double_free, "foreign": record.foreign}
 
@@ -340,6 +343,8 @@ class PacketPool:
         self.close()
 
     def __repr__(self) -> str:
+        if not self.address:
+            return "<PacketPool, closed>"
         return f"<PacketPool {self.free_count} of {self.size} packets free, {self.room} bytes each>"
 
 

@@ -7,8 +7,10 @@ free-running 32-bit counters; only the access to a slot is masked.  Claiming mov
 own tail once every earlier claim of this end is published.
 
 Order pairs: A1, the acquiring load of the other end's tail, pairs with R0, the releasing store that publishes it: a
-slot is touched only after the other end is done with it.  The exchange that moves the head releases, so that a thread
-that consumed and then produces never shows the second without the first (a negative count on weak machines).
+slot is touched only after the other end is done with it.  A2, the acquiring load by which a thread waits for the
+claims before its own, pairs with their R0, so that its own R0 shows what they wrote as well.  The exchange that moves
+the head releases, so that a thread that consumed and then produces never shows the second without the first (a
+negative count on weak machines).
 
 Thread rules: any number of threads at each end, or one, which then says ``alone`` and does no atomic exchange.
 Source: DPDK's ring (rte_ring_c11_pvt.h), of which this is the one algorithm for both ends.
@@ -16,7 +18,7 @@ Source: DPDK's ring (rte_ring_c11_pvt.h), of which this is the one algorithm for
 
 import numpy as np
 
-from wirespeed.jit.atomics import compare_exchange, load_acquire, load_relaxed, store_relaxed, store_release
+from wirespeed.jit.atomics import compare_exchange, load_acquire, store_relaxed, store_release
 from wirespeed.jit.intrinsics import copy, pause
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import layout
@@ -57,7 +59,7 @@ def publish(mine, first, count, alone):
     """Show the claimed slots to the other end, after all that were claimed before them at this end."""
     if not alone:
         spins = 0
-        while load_relaxed(mine, "tail") != first:
+        while load_acquire(mine, "tail") != first:  # A2 pairs with R0
             spins += 1
             if spins % SPINS == 0:
                 sys_yield()

@@ -32,7 +32,7 @@ class GraphCopy:
         self.graph = graph
         self.site = site
         arena = site.arena
-        numbers = {node: i for i, node in enumerate(graph.nodes)}
+        self.numbers = {node: i for i, node in enumerate(graph.nodes)}
         self.drop_box = self._box(DROP_BOX)
         self.cache = site.pool.cache(arena=arena)
         self.scratch, self.zeros = arena.alloc(PAGE, PAGE), arena.alloc(PAGE, PAGE)
@@ -42,13 +42,13 @@ class GraphCopy:
         self.reasons: dict[Node, int] = {}
         self.placements: dict[Node, Placement] = {}
         for node in graph.nodes:
-            self._place(node, parts[node], numbers)
+            self._place(node, parts[node])
         edges = [(n, k) for n in graph.nodes for k in sorted(n.targets) if k > 0]
         self.edges = {key: i for i, key in enumerate(edges)}
         self.edge_records = arena.alloc(w.EDGE * max(1, len(edges)))
         for (node, output), i in self.edges.items():
             edge = w.Edge.at(self.edge_records + w.EDGE * i)
-            edge.box, edge.target = self.outboxes[node, output], numbers[node.targets[output]]
+            edge.box, edge.target = self.outboxes[node, output], self.numbers[node.targets[output]]
         self._fill_worker(wake, busy)
 
     def _box(self, capacity: int) -> int:
@@ -57,7 +57,7 @@ class GraphCopy:
         box.address, box.capacity = self.site.arena.alloc(8 * capacity), capacity
         return address
 
-    def _place(self, node: Node, part: Part, numbers: dict[Node, int]) -> None:
+    def _place(self, node: Node, part: Part) -> None:
         site = Site(
             self.site.arena, self.site.pool, self.site.worker, self.site.workers, self.site.burst, len(node.targets)
         )
@@ -76,9 +76,9 @@ class GraphCopy:
         head.drops, head.cache = self.drop_box, self.cache
         head.reasons, head.scratch, head.zeros = self.reasons[node], self.scratch, self.zeros
         head.stop = self.address + w.Worker.offset("stop")
-        record = self.record(numbers[node])
+        record = self.record(node)
         record.code, record.state, record.role = placed.code, placed.state, ROLES[node.role]
-        record.next = numbers[node.targets[0]] if 0 in node.targets else -1
+        record.next = self.numbers[node.targets[0]] if 0 in node.targets else -1
         record.group = node.group
         if node.role == "sink":
             record.pending.address, record.pending.capacity = self.site.arena.alloc(8 * BOX), BOX
@@ -102,9 +102,9 @@ class GraphCopy:
         """The worker's record."""
         return w.Worker.at(self.address)
 
-    def record(self, number: int) -> Any:
-        """The record of the node of that number."""
-        return w.Node.at(self.nodes + w.NODE * number)
+    def record(self, node: Node) -> Any:
+        """The record of a node."""
+        return w.Node.at(self.nodes + w.NODE * self.numbers[node])
 
     def edge(self, node: Node, output: int) -> Any:
         """The record of an output that is not number 0."""
@@ -116,7 +116,7 @@ class GraphCopy:
 
     def waiting(self, node: Node) -> int:
         """Packets in a node's pending box and outboxes."""
-        pending = self.record(self.graph.nodes.index(node)).pending.length
+        pending = self.record(node).pending.length
         return int(pending) + sum(int(Outbox.at(self.outboxes[node, k]).length) for k in node.targets if k > 0)
 
     def stage_name(self) -> str:

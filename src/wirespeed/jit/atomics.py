@@ -4,14 +4,16 @@
 Source: the LLVM language reference, "Atomic memory ordering constraints".
 """
 
+from typing import Any
+
 from numba import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-from wirespeed.jit.layout import Pointer, field_address
+from wirespeed.jit.layout import Field, Pointer, field_address
 
 
-def _plain(pointer, name):
+def _plain(pointer: Any, name: Any) -> Field:
     if not isinstance(pointer, Pointer):
         raise TypingError(f"an atomic access needs a layout's pointer, got {pointer}")
     field = pointer.field(name.literal_value)
@@ -20,7 +22,7 @@ def _plain(pointer, name):
     return field
 
 
-def _load(order, doc):
+def _load(order: str, doc: str) -> Any:
     @intrinsic(prefer_literal=True)
     def load(typingctx, pointer, name):
         field = _plain(pointer, name)
@@ -34,7 +36,7 @@ def _load(order, doc):
     return load
 
 
-def _store(order, doc):
+def _store(order: str, doc: str) -> Any:
     @intrinsic(prefer_literal=True)
     def store(typingctx, pointer, name, value):
         field = _plain(pointer, name)
@@ -50,7 +52,7 @@ def _store(order, doc):
     return store
 
 
-def _update(operation, doc):
+def _update(operation: str, doc: str) -> Any:
     @intrinsic(prefer_literal=True)
     def update(typingctx, pointer, name, value):
         field = _plain(pointer, name)
@@ -91,7 +93,7 @@ def compare_exchange(typingctx, pointer, name, expected, desired):
     return types.boolean(pointer, name, expected, desired), codegen
 
 
-def _fence(order, doc):
+def _fence(order: str, doc: str) -> Any:
     @intrinsic
     def fence(typingctx):
         def codegen(context, builder, signature, args):

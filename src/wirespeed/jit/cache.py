@@ -13,6 +13,7 @@ import re
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from numba.core.caching import CacheImpl, _CacheLocator
 
@@ -95,24 +96,24 @@ def stamp(path: Path) -> str:
 class WirespeedLocator(_CacheLocator):
     """Tells numba where the kernels of this package, and of generated stages, lie and when they are stale."""
 
-    def __init__(self, py_func, py_file):
+    def __init__(self, py_func: Any, py_file: str) -> None:
         self._file = Path(py_file).resolve()
         self._line = py_func.__code__.co_firstlineno
         inside = PACKAGE in self._file.parents
         folder = str(self._file.parent.relative_to(PACKAGE)) if inside else self._file.parent.name
         self._path = root() / mode() / folder
 
-    def get_cache_path(self):
+    def get_cache_path(self) -> str:
         return str(self._path)
 
-    def get_source_stamp(self):
+    def get_source_stamp(self) -> str:
         return stamp(self._file)
 
-    def get_disambiguator(self):
+    def get_disambiguator(self) -> str:
         return str(self._line)
 
     @classmethod
-    def from_function(cls, py_func, py_file):
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
         if not getattr(py_func, "__wirespeed__", False):
             return None
         self = cls(py_func, py_file)

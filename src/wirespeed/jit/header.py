@@ -136,25 +136,25 @@ def _state_type(layout: Layout) -> StateType:
 
 @register_model(PacketType)
 class _PacketModel(models.PrimitiveModel):
-    def __init__(self, dmm, fe_type):
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
         super().__init__(dmm, fe_type, ir.ArrayType(I64, len(fe_type.scheme.slots)).as_pointer())
 
 
 @register_model(HeaderType)
 class _HeaderModel(models.StructModel):
-    def __init__(self, dmm, fe_type):
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
         super().__init__(dmm, fe_type, [("read", types.int64), ("write", types.int64)])
 
 
 @register_model(StateType)
 class _StateModel(models.PrimitiveModel):
-    def __init__(self, dmm, fe_type):
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
         super().__init__(dmm, fe_type, I64)
 
 
 @register_model(ArrayType)
 class _ArrayModel(models.StructModel):
-    def __init__(self, dmm, fe_type):
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
         super().__init__(dmm, fe_type, [("address", types.int64), ("length", types.int64)])
 
 
@@ -214,7 +214,7 @@ def set_slot(typingctx, packet, name, value):
 class _PacketAttribute(AttributeTemplate):
     key = PacketType
 
-    def generic_resolve(self, packet, name):
+    def generic_resolve(self, packet: Any, name: str) -> Any:
         scheme = packet.scheme
         if name in scheme.fields:
             return types.int64
@@ -264,7 +264,7 @@ def _plain(layout: Layout, name: str) -> Field:
 class _HeaderAttribute(AttributeTemplate):
     key = HeaderType
 
-    def generic_resolve(self, header, name):
+    def generic_resolve(self, header: Any, name: str) -> Any:
         _plain(header.layout, name)
         return types.int64
 
@@ -294,7 +294,7 @@ def present(typingctx, header):
     return types.boolean(header), codegen
 
 
-def _address(which, doc):
+def _address(which: str, doc: str) -> Any:
     @intrinsic
     def address(typingctx, header):
         def codegen(context, builder, signature, args):
@@ -326,7 +326,7 @@ def as_state(typingctx, pointer):
 class _StateAttribute(AttributeTemplate):
     key = StateType
 
-    def generic_resolve(self, state, name):
+    def generic_resolve(self, state: Any, name: str) -> Any:
         field = field_of(state.layout, name)
         if field.sub is not None:
             return StateType(field.sub)
@@ -418,7 +418,7 @@ def set_element(typingctx, array, index, value):
     return types.void(array, index, value), codegen
 
 
-def _big_endian(size):
+def _big_endian(size: int) -> Any:
     """Access to ``size`` bytes in network order anywhere in an array of bytes."""
     field = Field("word", 0, size, True, INTEGERS[f"u{size}"])
 

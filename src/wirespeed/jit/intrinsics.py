@@ -4,6 +4,8 @@ Addresses are int64.  Nothing here checks a bound: every caller argues its own i
 intrinsic has a portable twin that is tested equal to it; ``WIRESPEED_PORTABLE=1`` selects the twins.
 """
 
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -17,7 +19,7 @@ I8, I16, I32, I64 = (ir.IntType(n) for n in (8, 16, 32, 64))
 VOID = ir.VoidType()
 
 
-def _loader(bits, result, swap=False):
+def _loader(bits: int, result: Any, swap: bool = False) -> Any:
     @intrinsic
     def load(typingctx, at):
         def codegen(context, builder, signature, args):
@@ -31,7 +33,7 @@ def _loader(bits, result, swap=False):
     return load
 
 
-def _storer(bits, stored, swap=False):
+def _storer(bits: int, stored: Any, swap: bool = False) -> Any:
     @intrinsic
     def store(typingctx, at, value):
         def codegen(context, builder, signature, args):
@@ -72,7 +74,7 @@ def load_handle(typingctx, at):
     return types.int64(at), codegen
 
 
-def _item(bits, result):
+def _item(bits: int, result: Any) -> Any:
     @intrinsic
     def item(typingctx, base, index):
         def codegen(context, builder, signature, args):
@@ -92,7 +94,7 @@ def _item(bits, result):
 item_u32, item_u64 = _item(32, types.uint32), _item(64, types.uint64)
 
 
-def _unary(name, integer, doc, flag=False):
+def _unary(name: str, integer: Any, doc: str, flag: bool = False) -> Any:
     bits = integer.bitwidth
 
     @intrinsic
@@ -118,7 +120,7 @@ trailing_zeros = _unary("cttz", types.uint64, "Zero bits below the lowest one of
 count_ones = _unary("ctpop", types.uint64, "One bits of a 64-bit integer.")
 
 
-def _mover(name, doc):
+def _mover(name: str, doc: str) -> Any:
     @intrinsic
     def move(typingctx, dst, src, size):
         def codegen(context, builder, signature, args):
@@ -233,7 +235,7 @@ cycles = _cycle_counter if X86 or ARM else _monotonic
 _CRC_POLYNOMIAL = 0x82F63B78
 
 
-def _crc_table():
+def _crc_table() -> Any:
     table = np.zeros(256, np.uint32)
     for i in range(256):
         value = i

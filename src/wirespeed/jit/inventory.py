@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
+from numba.core import sigutils
 
 from wirespeed.jit.kernel import Stage
 
@@ -49,12 +50,13 @@ def code_bytes(dispatcher: Any, result: Any) -> int | None:
 
 def _cached_object(dispatcher: Any, result: Any) -> bytes | None:
     """The object file of a compilation that came from the disk cache; numba drops it once it is loaded."""
-    cache = dispatcher._cache
-    stored = cache._cache_file.load(cache._index_key(result.signature, result.library.codegen))
-    if stored is None:
-        return None
-    _name, _kind, (compiled, _bitcode) = stored[0]
-    return bytes(compiled)
+    file, target = dispatcher._cache._cache_file, result.library.codegen.magic_tuple()
+    # A kernel is kept under what its first caller asked for: a signature, its text, or the types of the arguments.
+    for key in file._load_index():
+        if key[1] == target and sigutils.normalize_signature(key[0])[0] == result.signature.args:
+            _name, _kind, (compiled, _bitcode) = file.load(key)[0]
+            return bytes(compiled)
+    return None
 
 
 def _values() -> Iterator[Any]:

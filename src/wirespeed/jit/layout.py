@@ -228,7 +228,7 @@ def _find_pointer(name: str, digest: str) -> types.Type:
 
 @register_model(Pointer)
 class PointerModel(models.PrimitiveModel):
-    def __init__(self, dmm, fe_type):
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
         super().__init__(dmm, fe_type, ir.IntType(64))
 
 
@@ -269,7 +269,7 @@ def store_field(builder, base, field, value):
 class PointerAttribute(AttributeTemplate):
     key = Pointer
 
-    def generic_resolve(self, pointer, name):
+    def generic_resolve(self, pointer: Any, name: str) -> Any:
         field = pointer.field(name)
         return types.int64 if field.count else field.type
 

@@ -8,6 +8,7 @@ import ctypes
 import errno
 import mmap
 import os
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -22,7 +23,7 @@ from wirespeed.jit.machine import ARCHITECTURE
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 
-def _call(name, arguments, doc):
+def _call(name: str, arguments: str, doc: str) -> Any:
     """An intrinsic that calls ``name``; ``arguments`` has one letter each: p address, i int, l long."""
     kinds = {"p": I8.as_pointer(), "i": I32, "l": I64}
     typed = {"p": types.int64, "i": types.int32, "l": types.int64}
@@ -141,7 +142,7 @@ def futex_wake(word, n):
     return _syscall(_FUTEX, word, _FUTEX_WAKE, np.int64(n), 0, 0, 0)
 
 
-def _clock(number, doc):
+def _clock(number: int, doc: str) -> Any:
     @intrinsic
     def clock(typingctx):
         def codegen(context, builder, signature, args):

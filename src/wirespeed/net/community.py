@@ -55,8 +55,9 @@ def frame_community_id(frame: bytes, link: int = 1, seed: int = 0) -> str | None
     if flow.proto in _ANSWERS and found and not flags & FRAGMENT:
         at = found[0].offset
         return community_id(*ends, flow.proto, frame[at], frame[at + 1], seed)
-    ported = flags & PORTS and not flags & FRAGMENT
-    return community_id(*ends, flow.proto, *((flow.sport, flow.dport) if ported else ()), seed=seed)
+    if flags & PORTS and not flags & FRAGMENT:
+        return community_id(*ends, flow.proto, flow.sport, flow.dport, seed)
+    return community_id(*ends, flow.proto, seed=seed)
 
 
 def _text(version: int, high: int, low: int) -> str:

@@ -1,6 +1,6 @@
 """A running graph in the terminal: a table drawn again four times a second, or lines where there is no terminal.
 
-Both are called with the :class:`~wirespeed.engine.run.Running` now and then, as ``wirespeed.run(live=...)`` does, and
+Both are called with the :class:`~wirespeed.engine.running.Running` now and then, as ``wirespeed.run(live=...)`` does, and
 look at the clock themselves; a call after the run's end takes the table away.  Before that, ``compiling`` may be called
 with what is being compiled, from any thread.
 """
@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wirespeed.engine.report import Report
-from wirespeed.engine.run import Running
+from wirespeed.engine.running import Running
 from wirespeed.observe.rates import Rates, StageRate, between
 
 TABLE_S = 0.25  # from one picture to the next
@@ -48,7 +48,8 @@ class LiveTable:
     def compiling(self, name: str) -> None:
         """Say what is being compiled, as long as there is nothing else to see."""
         if self._before is None and not self._closed:
-            self._draw(Text(f"compiling {name} (kept for later runs)", "dim", no_wrap=True, overflow="ellipsis"))
+            plain = name.rpartition("_ws_stage_")[2]  # of a user's function, what the user calls it
+            self._draw(Text(f"compiling {plain} (kept for later runs)", "dim", no_wrap=True, overflow="ellipsis"))
 
     def draw(self, rates: Rates) -> None:
         """Draw one picture."""

@@ -26,20 +26,18 @@ from wirespeed.core.arena import Arena
 from wirespeed.errors import GraphError
 from wirespeed.jit.atomics import (
     compare_exchange,
-    exchange,
     fence_full,
     load_acquire,
     load_relaxed,
     store_relaxed,
     store_release,
 )
-from wirespeed.jit.intrinsics import copy, pause, stack, store_i64
+from wirespeed.jit.intrinsics import copy, stack, store_i64
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import address, layout
-from wirespeed.jit.libc import futex_wait, futex_wake, sys_read, sys_write, sys_yield
+from wirespeed.jit.libc import futex_wait, futex_wake, sys_read, sys_write
 
 u16, u32, i64, u64 = np.uint16, np.uint32, np.int64, np.uint64
-SPINS = 128  # how often a waiting worker pauses before it lets another thread have the core
 EVERYBODY = 0x7FFFFFFF
 MOST_FRAME = 1 << 22  # 4 MB: more than any real frame, and within the segments that a chain can have
 
@@ -86,23 +84,6 @@ FrameRing = layout(
     ],
 )
 assert FrameRing.size == 64 + 2 * FrameEnd.size
-
-
-@kernel(inline=True)
-def lock(end):
-    """Take an end for this thread."""
-    spins = 0
-    while exchange(end, "lock", 1) != 0:
-        spins += 1
-        if spins % SPINS == 0:
-            sys_yield()
-        pause()
-
-
-@kernel(inline=True)
-def unlock(end):
-    """Let the next thread have the end."""
-    store_release(end, "lock", 0)
 
 
 @kernel(inline=True)

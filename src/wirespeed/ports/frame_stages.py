@@ -6,6 +6,7 @@ Several workers may share a ring; each takes the lock of its end for one burst.
 import numpy as np
 
 from wirespeed.core.chain import alloc_length, copy_in
+from wirespeed.core.lock import lock, unlock
 from wirespeed.core.packet import HEADROOM, Packet, data, mark, set_mark
 from wirespeed.core.pool import Pool, free_bulk
 from wirespeed.core.stage import FIRST_REASON, Head, count_drops, drop
@@ -17,13 +18,11 @@ from wirespeed.ports.frame_ring import (
     UNIT,
     FrameRing,
     info_at,
-    lock,
     publish,
     read,
     rest,
     room,
     span,
-    unlock,
     wake,
     write,
 )

@@ -50,6 +50,9 @@ class Rate(NamedTuple):
     unit: Literal["pps", "bps"]
 
     def __str__(self) -> str:
+        for prefix, unit in (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3)):
+            if self.value >= unit:
+                return f"{float(self.value / unit):g}{prefix}{self.unit}"
         return f"{float(self.value):g}{self.unit}"
 
 

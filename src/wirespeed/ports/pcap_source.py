@@ -35,7 +35,6 @@ AT_ONCE, BY_RATE, BY_TIME = 0, 1, 2
 DROPS = {"too_long": "The frame needs more than half of the pool's packets"}
 TOO_LONG = FIRST_REASON
 WHOLE = 64  # bytes of the blocks in which short frames are copied
-REWOUND = 1  # what `more` returns when another pass begins
 
 Feed = layout(
     "CaptureFeed",
@@ -129,39 +128,46 @@ def can_hold(cache, captured):
 
 
 @kernel(inline=True)
-def due(f, e):
-    """When an entry is due, and what ``elapsed`` will be then; by the packets' own times."""
+def elapsed_at(f, e):
+    """Nanoseconds from the first packet to an entry, by their times."""
     gap = e.time - f.previous
-    elapsed = f.elapsed
-    if e.time != 0 and f.previous != 0 and gap > 0:
-        elapsed += gap
-    times = f.times
+    return f.elapsed + gap if e.time != 0 and f.previous != 0 and gap > 0 else f.elapsed
+
+
+@kernel(inline=True)
+def due(f, e):
+    """When an entry is due."""
+    if f.pace == BY_RATE:
+        return f.pacer.due
+    elapsed, times = elapsed_at(f, e), f.times
     # Two products, so that neither overflows: a remainder is less than ``times``, which is at most a million.
-    scaled = elapsed // times * f.per + elapsed % times * f.per // times
-    return f.anchor + scaled, elapsed
+    return f.anchor + elapsed // times * f.per + elapsed % times * f.per // times
 
 
 @kernel
-def wait_for(f, state, e, now):
-    """Whether an entry must wait; then the worker is told until when.  It counts as given when it need not."""
-    if f.pace == BY_RATE:
-        when = f.pacer.due
-        if when <= now:
-            advance(f.pacer, e.captured)
-    else:
-        when, elapsed = due(f, e)
-        if when <= now:
-            f.elapsed = elapsed
-            if e.time != 0:
-                f.previous = e.time
+def must_wait(f, state, e, now):
+    """Whether an entry is not due yet; then the worker is told until when to sleep."""
+    when = due(f, e)
     if when > now:
         Head(state).due_ns = when
     return when > now
 
 
+@kernel
+def pass_on(f, e):
+    """Set the clock on to the packet after an entry."""
+    if f.pace == BY_RATE:
+        advance(f.pacer, i64(e.captured))
+        return
+    f.elapsed = elapsed_at(f, e)
+    if e.time != 0:
+        f.previous = e.time
+
+
 @kernel(inline=True)
-def start_clock(f):
-    """The time now; the first call is the anchor."""
+def start_clock(f, state):
+    """The time now; the first one is the anchor."""
+    Head(state).due_ns = 0
     now = monotonic_ns()
     if f.anchor == 0:
         f.anchor = now
@@ -179,38 +185,114 @@ def grab(cache, burst, n):
 
 @kernel(inline=True)
 def fill(f, state, burst, n):
-    """Make packets of up to ``n`` entries; return how many, and their bytes.  ``burst`` holds ``n`` free packets.
+    """Make packets of the next entries in the ``n`` free ones that ``burst`` holds; return how many.
 
-    What is not needed of them goes back.
+    Those that are not needed go back to the pool.
     """
-    cache, scan = Head(state).cache, f.scan
+    head, scan = Head(state), f.scan
+    cache = head.cache
     room = Pool(load_i64(cache)).room - HEADROOM
-    entry = scan.entries + ENTRY * scan.first
+    first, count = scan.first, scan.count
+    entry = scan.entries + ENTRY * first
     paced = f.pace != AT_ONCE
-    now = start_clock(f) if paced else i64(0)
-    done, seen, total = i64(0), i64(0), i64(0)
-    while done < n and scan.first + seen < scan.count:
+    now = start_clock(f, state) if paced else i64(0)
+    done, kept, total = i64(0), n, i64(0)
+    while done < n and first < count:
         e = Entry(entry)
         captured = i64(e.captured)
-        if captured > room and not can_hold(cache, captured):
-            count_drops(state, TOO_LONG, 1)
-        elif paced and wait_for(f, state, e, now):
+        if paced and must_wait(f, state, e, now):
             break
-        elif captured > room or e.options_size != 0:
-            put_bulk(cache, burst + 8 * done, i64(1))
-            handle = make_long(f, cache, e)
-            if handle == 0:
-                return done, seen, total, done + 1
-            store_i64(burst + 8 * done, handle)
-            done += 1
-            total += captured
-        else:
+        if captured <= room and e.options_size == 0:
             p = Packet(load_handle(burst + 8 * done))
             reset(p, captured)
             describe(p, e)
             copy_blocks(p.buffer + HEADROOM, e.address, captured)
             done += 1
             total += captured
+        elif not can_hold(cache, captured):
+            count_drops(state, TOO_LONG, 1)
+        else:
+            put_bulk(cache, burst + 8 * done, i64(1))  # it gets one of its own, or several
+            handle = make_long(f, cache, e)
+            if handle == 0:
+                kept = done + 1
+                break
+            store_i64(burst + 8 * done, handle)
+            done += 1
+            total += captured
+        if paced:
+            pass_on(f, e)
         entry += ENTRY
-        seen += 1
-    return done, seen, total, done
+        first += 1
+    scan.first = first
+    head.bytes += u64(total)
+    if kept == n:
+        put_bulk(cache, burst + 8 * done, n - done)
+    else:
+        put_bulk(cache, burst + 8 * kept, n - kept)
+    return done
+
+
+@kernel
+def next_pass(f):
+    """The scan is over: begin another pass, if there is to be one; False when there is not."""
+    scan = f.scan
+    if f.passes == 0 or scan.packets == 0:
+        return False
+    if scan.window.source == STREAM and scan.window.ended == 0:
+        # Damage in the middle of an unpacked file: the rest of this pass is in the pipe before the next one.
+        scan.window.at = scan.window.end
+        refill(scan.window)
+        return True
+    if f.passes > 0:
+        f.passes -= 1
+    restart(scan)
+    f.previous = 0
+    f.anchor += f.gap_ns
+    f.pacer.due += f.gap_ns
+    return True
+
+
+@kernel
+def more(f, feed):
+    """Find more packets; how many there are.  Notes when nothing more will come."""
+    n = find(feed + SCAN)
+    if n == 0 and over(f.scan) and not next_pass(f):
+        f.ended = 1
+    return n
+
+
+@kernel(inline=True)
+def take(f, feed, state, burst, n):
+    """Fill a burst from the feed."""
+    scan = f.scan
+    left = scan.count - scan.first
+    if left == 0 and f.ended == 0:
+        left = more(f, feed)
+    if f.left >= 0:
+        n = min(n, f.left)
+        if f.left == 0:
+            f.ended = 1
+    n = min(n, left)
+    if n == 0:
+        if f.ended != 0:
+            Head(state).done = 1
+        return n
+    n = grab(Head(state).cache, burst, n)
+    n = fill(f, state, burst, n)
+    if f.left >= 0:
+        f.left -= n
+    return n
+
+
+@stage
+def receive(state, burst, n):
+    """Give the next packets of the capture, as many as are due."""
+    s = State(state)
+    f = Feed(s.feed)
+    if s.shared == 0:
+        return take(f, s.feed, state, burst, n)
+    lock(f)
+    n = take(f, s.feed, state, burst, n)
+    unlock(f)
+    return n

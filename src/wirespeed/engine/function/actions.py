@@ -67,7 +67,7 @@ def checksum_ipv4(ip: IPv4) -> bool:
     raise _outside()
 
 
-@action(BOOL, want=parse.IPV4 | parse.IPV6 | parse.TRANSPORT | parse.PAYLOAD | parse.FLAGS)
+@action(BOOL, want=parse.IPV4 | parse.TCP | parse.UDP)
 def checksum_l4(pkt: Pkt) -> bool:
     """Write the checksum of the TCP, UDP, ICMP, ICMPv6 or SCTP in a packet; whether all that it covers is there.
 

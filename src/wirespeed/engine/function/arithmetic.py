@@ -72,9 +72,11 @@ NAMES: dict[type[ast.operator], str] = {
 """The operation that each operator of Python's syntax means."""
 
 NATIVE: dict[str, type[ast.operator]] = {
-    name: op for op, name in NAMES.items() if op in (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor)
+    name: op for op, name in NAMES.items() if op in (ast.BitAnd, ast.BitOr, ast.BitXor)
 }
 """Operations that a kernel's own operator on int64 does just so."""
+WRAPPING = ("add", "subtract", "multiply")
+"""Operations that :mod:`wirespeed.jit.wrapping` has for kernels, whose own operators must not overflow."""
 
 
 def negate(a: int) -> int:
@@ -98,7 +100,7 @@ def floor_divide(a, b):
     if b == 0:
         return i64(0)
     if b == -1:
-        return i64(0) - a  # the machine's division of -2^63 traps
+        return -a  # the machine's division of -2^63 traps
     return a // b
 
 

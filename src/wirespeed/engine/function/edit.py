@@ -25,7 +25,7 @@ from wirespeed.net.checksum import (
     udp_sent,
 )
 from wirespeed.net.internet import find_option
-from wirespeed.net.parse import BAD, CUT, FIRST_FRAGMENT, ICMP, ICMPV6, IPV4, IPV6, SCTP, TCP, UDP
+from wirespeed.net.parse import BAD, CUT, EVERYTHING, FIRST_FRAGMENT, ICMP, ICMPV6, IPV4, IPV6, SCTP, TCP, UDP, locate
 from wirespeed.net.protocol import (
     ETHERTYPE_QINQ,
     ETHERTYPE_QINQ_OLD,
@@ -181,11 +181,15 @@ def _pseudo(frame, layers, l3, protocol, size):
 
 
 @kernel
-def _checksum_other(frame, layers, l3, l4, end):
-    """:func:`checksum_l4` of what is neither UDP nor TCP over IPv4."""
+def _checksum_other(frame, length, link):
+    """:func:`checksum_l4` of whatever is not plain UDP or TCP over IPv4."""
+    layers, _, _, _, l3, _, l4, _, end = locate(frame, length, link, i64(EVERYTHING))
     size, at = end - l4, frame + l4
-    if not layers & (IPV4 | IPV6) or (layers & IPV6 and l4 != l3 + 40 and not _plain_addresses(frame, l3, l4)):
+    if layers & (CUT | BAD | FIRST_FRAGMENT) or not layers & (IPV4 | IPV6):
         return False
+    if layers & IPV6 and l4 != l3 + 40 and not _plain_addresses(frame, l3, l4):
+        return False
+    # Bounds: a header that is said to be there is whole before ``end``, which is not beyond the captured bytes.
     if layers & UDP:
         size = _udp_size(at, size)
         if size == 0:
@@ -214,26 +218,23 @@ def _udp_size(at, size):
 
 
 @kernel(inline=True)
-def checksum_l4(frame, layers, l3, l4, end):
-    """Write the checksum of what IP carries, up to ``end``; whether all that it covers is there.
+def checksum_l4(frame, length, link, layers, l3, l4):
+    """Write the checksum of what IP carries; whether all that it covers is there.
 
-    Bounds: a header that is said to be there is whole before ``end``, which is not beyond the captured bytes.
+    Bounds: TCP and UDP headers that ``layers`` says are there are whole; ``size`` ends before the captured bytes.
     """
-    size, at = end - l4, frame + l4
-    if layers & (CUT | BAD | FIRST_FRAGMENT) or size < 8:
-        return False
-    if layers & IPV4 and layers & (UDP | TCP):
-        udp = layers & UDP != 0
-        if udp:
-            size = _udp_size(at, size)
-            if size == 0:
-                return False
-        place = i64(6) if udp else i64(16)
-        protocol = i64(PROTO_UDP) if udp else i64(PROTO_TCP)
-        sum = l4_checksum(at, size, pseudo_ipv4(frame + l3, protocol, size), place)
-        store_be16(at + place, udp_sent(sum) if udp else sum)
+    at = frame + l4
+    size = l3 + i64(load_be16(frame + l3 + 2)) - l4
+    plain = layers & IPV4 and load_be16(frame + l3 + 6) & 0x3FFF == 0 and l4 + size <= length
+    if plain and layers & UDP and size >= 8 and i64(load_be16(at + 4)) == size:
+        pseudo = pseudo_ipv4(frame + l3, i64(PROTO_UDP), size)
+        store_be16(at + 6, udp_sent(l4_checksum(at, size, pseudo, 6)))
         return True
-    return _checksum_other(frame, layers, l3, l4, end)
+    if plain and layers & TCP and size >= 20 and load_u8(at + 12) >= 0x50:
+        pseudo = pseudo_ipv4(frame + l3, i64(PROTO_TCP), size)
+        store_be16(at + 16, l4_checksum(at, size, pseudo, 16))
+        return True
+    return _checksum_other(frame, length, link)
 
 
 @kernel(inline=True)

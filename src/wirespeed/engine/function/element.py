@@ -67,6 +67,8 @@ class Function(Element):
                 pass  # what stands further down in the file is looked for again on the first use
 
     def _check_parameters(self) -> None:
+        if self.name.startswith(PREFIX):
+            raise FunctionError(f"names that begin with {PREFIX} are taken; choose another one than {self.name}")
         if not self._parameters:
             raise FunctionError(f"{self.name} takes no packet; write def {self.name}(pkt): ...")
         if self.state is not None and not isinstance(self.state, Layout):

@@ -80,9 +80,10 @@ class Expressions:
         """A number known now."""
         if isinstance(value, bool):
             return Value(ast.copy_location(ast.Constant(int(value)), at), BOOL)
-        if isinstance(value, float | complex | str | bytes) or not hasattr(type(value), "__index__"):
-            raise self.wrong(at, of_value(value, name))
-        number = operator.index(value)
+        try:
+            number = operator.index(value)
+        except TypeError:
+            raise self.wrong(at, of_value(value, name)) from None
         if not -(1 << 63) <= number < 1 << 64:
             raise self.wrong(at, f"{name} does not fit into 64 bits; numbers here have 64 bits and wrap")
         return Value(ast.copy_location(ast.Constant(wrap(number)), at), INT)
@@ -338,8 +339,8 @@ class Expressions:
                 return self.source.value(node.id)
             except Missing:
                 every = [*self.locals, *self.source.function.__globals__]
-                error = self.wrong(node, f"there is no {node.id!r}{did_you_mean(node.id, every)}")
-                raise UnknownName(error) from None
+                message = f"there is no {node.id!r}{did_you_mean(node.id, every)}"
+                raise self.wrong(node, message, UnknownName) from None
         if isinstance(node, ast.Attribute):
             base = self.meaning(node.value)
             if not isinstance(base, types.ModuleType | type):

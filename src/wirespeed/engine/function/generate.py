@@ -9,6 +9,7 @@ of that text and of our own sources, so that two functions never meet and one th
 """
 
 import ast
+import copy
 import hashlib
 import importlib.util
 import os
@@ -18,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 
 from wirespeed.engine.function import runtime
-from wirespeed.engine.function.arithmetic import NATIVE
+from wirespeed.engine.function.arithmetic import NATIVE, WRAPPING
 from wirespeed.engine.function.kinds import Kind
 from wirespeed.engine.function.unit import MOST_INLINE, PREFIX, Program, Unit
 from wirespeed.jit import cache
@@ -73,8 +74,9 @@ class _Native(ast.NodeTransformer):
 
 def _unwrapped(node: ast.expr) -> ast.expr:
     """The constant inside a conversion to an int64, which an operator does not need."""
-    inner = node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else node
-    return inner if isinstance(inner, ast.Constant) else node
+    if isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.Constant):
+        return node.args[0]
+    return node
 
 
 def _by_constant(name: str, left: ast.expr, number: int) -> ast.expr | None:
@@ -98,8 +100,10 @@ def text(program: Program, main: Unit, parameters: dict[str, Kind]) -> str:
             parts.append(f"{PREFIX}layout = _ws_find_layout({kind.layout.name!r}, {kind.layout.hash!r})")
     for values, name in program.arrays.items():
         parts.append(f"{name} = np.array({list(values)!r}, np.int64)")
+    body = f"{PREFIX}body_{main.tree.name}"
     for unit in units:
-        tree = ast.fix_missing_locations(_Native().visit(_copy(unit.tree)))
+        tree = ast.fix_missing_locations(_Native().visit(copy.deepcopy(unit.tree)))
+        tree.name = body if unit is main else tree.name
         inline = unit is main or unit.size <= MOST_INLINE
         parts.append(f"\n\n@_ws_kernel(inline={inline})\n{ast.unparse(tree)}")
     bindings, arguments = _bindings(parameters)
@@ -108,17 +112,13 @@ def text(program: Program, main: Unit, parameters: dict[str, Kind]) -> str:
             name=f"{PREFIX}stage_{main.tree.name}",
             want=program.want,
             bindings="\n    ".join(bindings) or "pass",
-            body=main.tree.name,
+            body=body,
             arguments=", ".join(arguments) + ",",
         )
     )
     return "\n".join(parts)
 
 
-def _copy(tree: ast.FunctionDef) -> ast.FunctionDef:
-    copied = ast.parse(ast.unparse(tree)).body[0]
-    assert isinstance(copied, ast.FunctionDef)
-    return copied
 
 
 def _bindings(parameters: dict[str, Kind]) -> tuple[list[str], list[str]]:
@@ -155,6 +155,7 @@ def _imports(program: Program) -> str:
                                  "find_layout as _ws_find_layout"],
         "wirespeed.engine.function.runtime": [f"{n} as _ws_{n}" for n in ("User", "enter", "arrive", "leave")],
         "wirespeed.engine.function.arithmetic": [],
+        "wirespeed.jit.wrapping": [],
     }
     aliases = {"int": "np.int64"}
     for name in sorted(program.runtime):
@@ -177,6 +178,8 @@ def _origin(name: str) -> tuple[str, str]:
         return "wirespeed.engine.function.arithmetic", _ARITHMETIC[name]
     if name in NATIVE or name == "negate":
         return "", ""
+    if name in WRAPPING:
+        return "wirespeed.jit.wrapping", name
     if name in _WORDS:
         return "wirespeed.jit.header", _WORDS[name]
     if name in _HEADER:
@@ -191,7 +194,7 @@ def load(source: str, name: str) -> Stage:
     """The stage of a generated module's text, from the module as this process has it, or from its file."""
     stamp = cache.stamp(Path(__file__))
     digest = hashlib.sha256("\0".join([source, stamp, cache.mode()]).encode()).hexdigest()[:16]
-    title = f"{name}_{digest}"
+    title = f"{name[:40]}_{digest}"
     if title not in _loaded:
         _loaded[title] = _import(title, _file(title, source))
     made: Stage = getattr(_loaded[title], f"{PREFIX}stage_{name}")

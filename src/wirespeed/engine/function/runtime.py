@@ -298,7 +298,7 @@ def checksum_ipv4(pkt, ip):
 def checksum_l4(pkt):
     """``ws.checksum_l4``."""
     layers, l3, l4 = get_slot(pkt, "layers"), get_slot(pkt, "l3"), get_slot(pkt, "l4")
-    return edit.checksum_l4(get_slot(pkt, "frame"), layers, l3, l4, get_slot(pkt, "end"))
+    return edit.checksum_l4(get_slot(pkt, "frame"), get_slot(pkt, "length"), pkt.link, layers, l3, l4)
 
 
 @kernel(inline=True)

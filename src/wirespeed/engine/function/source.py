@@ -24,10 +24,12 @@ class Source:
         self.file = function.__code__.co_filename
         self.tree = _definition(function)
 
-    def wrong(self, node: ast.AST | None, message: str) -> FunctionError:
+    def wrong(
+        self, node: ast.AST | None, message: str, error: type[FunctionError] = FunctionError
+    ) -> FunctionError:
         """The error that the function cannot be compiled because of ``node``."""
         line = getattr(node, "lineno", self.tree.lineno)
-        return _error(self.name, self.file, line, message)
+        return _error(self.name, self.file, line, message, error)
 
     def value(self, name: str) -> Any:
         """What a name that the function does not assign means: in its closure, its module or among the builtins."""
@@ -48,10 +50,12 @@ class UnknownName(FunctionError):
     """A name is not known (yet): what stands further down in a file is defined later."""
 
 
-def _error(name: str, file: str, line: int, message: str) -> FunctionError:
-    error = FunctionError(f"{name}, line {line}: {message}")
-    error.file, error.line = file, line
-    return error
+def _error(
+    name: str, file: str, line: int, message: str, error: type[FunctionError] = FunctionError
+) -> FunctionError:
+    made = error(f"{name}, line {line}: {message}")
+    made.file, made.line = file, line
+    return made
 
 
 def _definition(function: types.FunctionType) -> ast.FunctionDef:

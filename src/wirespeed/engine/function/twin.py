@@ -249,7 +249,8 @@ def _checksum_ipv4(packet: Packet, ip: Header) -> bool:
 
 def _checksum_l4(packet: Packet) -> bool:
     found = packet.ws_found
-    return bool(edit.checksum_l4(packet.ws_frame, found["layers"], found["l3"], found["l4"], found["end"]))
+    places = found["layers"], found["l3"], found["l4"]
+    return bool(edit.checksum_l4(packet.ws_frame, packet.ws_length, packet.link, *places))
 
 
 def _rewrite(packet: Packet, which: int, *numbers: int) -> bool:

@@ -48,6 +48,11 @@ def tell(magic):
     return PLAIN
 
 
+def kind_of(first: bytes) -> int:
+    """The container that begins with these four bytes; PLAIN for none."""
+    return next((kind for kind, magic in MAGIC.items() if first.startswith(magic[:4])), PLAIN)
+
+
 class Damaged(PortError):
     """A compressed stream is cut short or is not one; what came before was good."""
 
@@ -67,7 +72,7 @@ class Unpacker:
         pieces, size = [], 0
         try:
             for begin in range(0, len(data), STEP):
-                for piece in self._step(data[begin : begin + STEP]):
+                for piece in filter(None, self._step(data[begin : begin + STEP])):
                     pieces.append(piece)
                     size += len(piece)
                     if size >= PIECE:

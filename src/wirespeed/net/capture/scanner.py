@@ -1,8 +1,13 @@
-"""Finding the next packets of a capture, whatever its format: the one way in for ports and for Python."""
+"""Finding the next packets of a capture, whatever its format: the one way in for ports and for Python.
+
+A scan that meets a compressed stream says so and rests until somebody has put a decompressor before it.  Order pairs:
+S1, the releasing store of ``container`` after the last look at the window, pairs with the acquiring load of who takes
+over its bytes; S2, the one that clears it, with that of the scan.
+"""
 
 import numpy as np
 
-from wirespeed.jit.atomics import store_release
+from wirespeed.jit.atomics import load_acquire, store_release
 from wirespeed.jit.intrinsics import bswap32, call_stage, load_u32
 from wirespeed.jit.kernel import kernel
 from wirespeed.net.capture import container
@@ -26,7 +31,7 @@ from wirespeed.net.capture.scan import (
 from wirespeed.net.capture.scan import (
     TRAILER as TRAILER_DIFFERS,
 )
-from wirespeed.net.capture.window import ENDED, GOT, pass_over, refill, rewind
+from wirespeed.net.capture.window import ENDED, GOT, STREAM, pass_over, refill, rewind
 
 u32, i64 = np.uint32, np.int64
 MAGIC = 4  # bytes that tell the format
@@ -53,7 +58,7 @@ def recognize(s):
         return here >= FILE_HEADER
     kind = container.tell(magic)
     if kind != container.PLAIN:
-        store_release(s, "container", u32(kind))
+        store_release(s, "container", u32(kind))  # S1
     else:
         spoil(s, NOT_A_CAPTURE, w.at, i64(0), i64(bswap32(magic)))
     return False
@@ -110,7 +115,7 @@ def find(scan):
     s.first = 0
     s.count = 0
     for _ in range(REFILLS):
-        if s.damage.what != 0 or s.container != 0:
+        if s.damage.what != 0 or load_acquire(s, "container") != 0:  # pairs with S2
             break
         n = look(scan)
         if n > 0:
@@ -125,6 +130,21 @@ def find(scan):
         if got != GOT:
             break
     return i64(0)
+
+
+@kernel
+def container_met(scan):
+    """The container that the bytes turned out to be in, if any; the scan then rests until :func:`resume`."""
+    return load_acquire(Scan(scan), "container")  # pairs with S1
+
+
+@kernel
+def resume(scan, fd):
+    """Go on from the beginning with what is unpacked into the pipe ``fd``."""
+    s = Scan(scan)
+    s.window.fd = fd
+    s.window.source = STREAM
+    store_release(s, "container", u32(0))  # S2
 
 
 @kernel(inline=True)

@@ -1,0 +1,213 @@
+"""A run while it goes on: workers as threads, a control thread beside them, and a clean end whatever happens.
+
+Theory of operation
+-------------------
+Making a :class:`Running` opens the graph's elements, makes a copy of the graph for each worker, compiles what is not
+compiled, and starts a thread for each worker, which stays in one kernel without the GIL until the run ends.  A control
+thread runs the elements' services (pumps of compressed files, say), watches heartbeats and the main thread, and closes
+everything when the last worker has left.
+
+Thread rules: any thread may ask for reports, stop or wait.  Memory is unmapped only after every worker has left, and
+not while a report is being taken.
+"""
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from wirespeed.core.element import Element
+from wirespeed.core.stage import Part, Site
+from wirespeed.engine.clock import CycleClock
+from wirespeed.engine.graph import Graph, Node
+from wirespeed.engine.heartbeat import Heartbeat
+from wirespeed.engine.placement import GraphCopy, arena_for, pool_for
+from wirespeed.engine.report import Report
+from wirespeed.engine.snapshot import drain, stage_report, worker_report
+from wirespeed.engine.worker import work
+from wirespeed.errors import WirespeedError
+
+log = logging.getLogger("wirespeed")
+CONTROL_S = 0.1  # the control thread looks at least so often
+
+
+class Running:
+    """Graphs that run; made by :func:`start`.  Any thread may ask for reports or stop it.
+
+    Leaving its ``with`` stops it and waits until the workers have left.  In a forked child it is not usable.
+    """
+
+    def __init__(
+        self, graph: Graph, workers: int, burst: int, cores: tuple[int, ...], pool: int | None, busy: bool
+    ) -> None:
+        self._pid = os.getpid()
+        self._graph = graph
+        self._cores = cores
+        self._clock = CycleClock()
+        self._notes: list[str] = []
+        self._final: Report | None = None
+        self._ended = threading.Event()
+        self._finished_workers = threading.Event()
+        self._begin, self._end = time.perf_counter(), 0.0
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._parts: dict[Node, Part] = {}
+        with contextlib.ExitStack() as undo:
+            undo.callback(os.close, self._wake)
+            self._arena = undo.enter_context(arena_for(graph, workers))
+            self._pool = undo.enter_context(pool_for(pool, workers, graph))
+            undo.callback(self._close_parts)  # while their memory is still mapped
+            self._open_parts(workers)
+            self._copies = [
+                GraphCopy(graph, self._parts, Site(self._arena, self._pool, i, workers, burst, 0), self._wake, busy)
+                for i in range(workers)
+            ]
+            work.compile("int64(int64)")
+            self._undo = undo.pop_all()
+        self._left = workers
+        self._lock = threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._work, args=(i,), name=f"wirespeed-worker-{i}") for i in range(workers)
+        ]
+        self._control = threading.Thread(target=self._run_control, name="wirespeed-control")
+        self._begin = time.perf_counter()
+        for thread in [*self._threads, self._control]:
+            thread.start()
+
+    def _open_parts(self, workers: int) -> None:
+        """Open each element once in each role, whatever number of nodes it has."""
+        opened: dict[tuple[Element, str], Part] = {}
+        for node in self._graph.nodes:
+            key = (node.element, node.role)
+            if key not in opened:
+                opened[key] = node.element.open(node.role, workers)
+            self._parts[node] = opened[key]
+
+    def _close_parts(self) -> None:
+        for part in dict.fromkeys(self._parts.values()):
+            try:
+                part.close()
+            except OSError as error:
+                self._note(str(error))
+            except Exception as error:
+                # Whatever a part's author did not foresee, the run ends and its memory is given back.
+                log.exception("closing a part failed")
+                self._note(f"closing a part failed: {error!r}")
+
+    # What the threads run.
+
+    def _work(self, number: int) -> None:
+        if self._cores:
+            os.sched_setaffinity(0, {self._cores[number % len(self._cores)]})
+        try:
+            work(self._copies[number].address)
+        finally:
+            with self._lock:
+                self._left -= 1
+                last = self._left == 0
+            if last:
+                self._end = time.perf_counter()
+                self._finished_workers.set()
+
+    def _run_control(self) -> None:
+        services = [s for p in dict.fromkeys(self._parts.values()) if (s := getattr(p, "service", None))]
+        heartbeat = Heartbeat(self._copies, self._note)
+        due = dict.fromkeys(services, 0.0)
+        try:
+            while not self._finished_workers.wait(self._next_look(due)):
+                heartbeat.look()
+                if not threading.main_thread().is_alive():
+                    self.stop()
+                for service in [s for s, at in due.items() if at <= time.monotonic()]:
+                    again = service()
+                    due[service] = float("inf") if again is None else time.monotonic() + again
+        except Exception as error:
+            log.exception("a port's service failed; the run is stopped")
+            self._note(f"a port's service failed: {error}")
+            self.stop()
+            self._finished_workers.wait()
+        for thread in self._threads:
+            thread.join()
+        self._finish()
+
+    @staticmethod
+    def _next_look(due: Mapping[Any, float]) -> float:
+        nearest = min(due.values(), default=float("inf"))
+        return max(0.0, min(CONTROL_S, nearest - time.monotonic()))
+
+    def _finish(self) -> None:
+        """After the last worker: close the parts, take the final report, give the memory back."""
+        self._close_parts()
+        with self._lock:  # a report that another thread is taking reads memory that is unmapped below
+            self._final = self._snapshot(finished=True)
+        self._parts.clear()
+        if not self._final.balanced:
+            log.error("the books do not balance:\n%s", self._final)
+        self._undo.close()
+        self._ended.set()
+
+    def _note(self, text: str) -> None:
+        if text not in self._notes:
+            log.warning("%s", text)
+            self._notes.append(text)
+
+    # What users call.
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return not self._ended.is_set()
+
+    def stop(self) -> None:
+        """Tell the workers to leave; what is on its way is delivered first.  Returns at once; :meth:`wait` waits."""
+        self._own()
+        with self._lock:
+            if self._left > 0:
+                for copy in self._copies:
+                    copy.worker.stop = 1
+                os.eventfd_write(self._wake, 1)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the end; whether it came within ``timeout`` seconds.  Ctrl-C is raised out of it."""
+        self._own()
+        if timeout is not None:
+            return self._ended.wait(timeout)
+        while not self._ended.wait(CONTROL_S):
+            pass
+        return True
+
+    def report(self) -> Report:
+        """What was done so far; after the end, in all."""
+        self._own()
+        with self._lock:
+            return self._final or self._snapshot(finished=False)
+
+    def _own(self) -> None:
+        if os.getpid() != self._pid:
+            raise WirespeedError(
+                "this run belongs to the process that started it, not to its fork; start a new one here"
+            )
+
+    def __enter__(self) -> "Running":
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.stop()
+        self.wait()
+
+    def _snapshot(self, finished: bool) -> Report:
+        if finished:
+            drain(self._copies)
+        return Report(
+            seconds=(self._end or time.perf_counter()) - self._begin,
+            stages=tuple(stage_report(node, self._parts[node], self._copies) for node in self._graph.nodes),
+            workers=tuple(worker_report(copy, self._cores) for copy in self._copies),
+            pool_size=self._pool.size,
+            pool_free=self._pool.free_count,
+            pool_failures=self._pool.failures,
+            notes=tuple(self._notes),
+            tsc_hz=self._clock.hz(),
+            finished=finished,
+        )

@@ -1,0 +1,54 @@
+"""Reading the workers' records: the parts of a report, at any moment of a run."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from wirespeed.core import pool
+from wirespeed.core.stage import COMMON_DROPS, Part
+from wirespeed.engine.clock import read_cycles
+from wirespeed.engine.graph import Node
+from wirespeed.engine.placement import GraphCopy
+from wirespeed.engine.report import StageReport, WorkerReport
+
+
+def drain(copies: Sequence[GraphCopy]) -> None:
+    """Put the packets in the workers' caches back into the pool; only when no worker runs any more."""
+    for copy in copies:
+        pool.drain(copy.cache)
+
+
+def stage_report(node: Node, part: Part, copies: Sequence[GraphCopy]) -> StageReport:
+    """What a node did in all copies of the graph."""
+    records = [copy.record(node) for copy in copies]
+    heads = [copy.head(node) for copy in copies]
+    edges = [[copy.edge(node, k).packets for copy in copies] for k in sorted(node.targets) if k > 0]
+    outputs = (sum(r.packets_out for r in records), *(sum(e) for e in edges))
+    drops: Counter[str] = Counter()
+    for copy in copies:
+        drops.update(copy.drops(node))
+    timed = sum(r.timed for r in records)
+    counters = getattr(part, "counters", dict)
+    return StageReport(
+        name=node.name,
+        kind=node.role,
+        packets_in=sum(r.packets_in for r in records),
+        packets_out=sum(outputs),
+        outputs=outputs,
+        bytes=sum(h.bytes for h in heads),
+        held=sum(h.held for h in heads) + sum(copy.waiting(node) for copy in copies),
+        refused=sum(r.refused for r in records),
+        drops=dict(drops),
+        sentences={**COMMON_DROPS, **copies[0].placements[node].drops},
+        cycles_per_packet=sum(r.cycles for r in records) / timed if timed else None,
+        counters=counters(),
+    )
+
+
+def worker_report(copy: GraphCopy, cores: Sequence[int]) -> WorkerReport:
+    """What a worker did; its idle time includes that which is going on now."""
+    record, number = copy.worker, copy.site.worker
+    now = record.end or int(read_cycles())
+    total = max(1, now - record.begin) if record.begin else 1
+    idle = record.idle_cycles + (now - record.idle_since if record.idle_since else 0)
+    core = cores[number % len(cores)] if cores else None
+    return WorkerReport(number, core, record.loops, min(1.0, max(0.0, idle / total)), copy.stage_name())

@@ -1,0 +1,95 @@
+"""The capture port: packets from a capture file, pipe or socket, and into one.
+
+``pcap:in.pcap`` reads pcap and pcapng, compressed or not, told by their first bytes; ``pcap:out.pcapng`` writes what
+its suffix says.  ``-`` is standard input or output, ``fd=N`` a descriptor, a path may be that of a FIFO or a Unix
+socket.  :class:`CaptureTap` is a stage that writes copies of what passes.
+"""
+
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from wirespeed.core.element import Element
+from wirespeed.errors import GraphError
+from wirespeed.net.capture.format import LARGEST_FRAME, USUAL_SNAPLEN
+from wirespeed.net.capture.target import number_of
+from wirespeed.net.capture.writer import Form
+from wirespeed.ports import options
+from wirespeed.ports.options import Option, Rate, Wanted
+from wirespeed.ports.pcap_parts import SinkPart, SourcePart, TapPart
+
+FASTEST = 10**6
+
+
+def speed(value: Any) -> str | Fraction:
+    """Parse ``max``, ``original``, or how many times as fast as the original: ``2.0``, ``0.1``."""
+    if value == "max":
+        return "max"
+    try:
+        times = Fraction(1) if value == "original" else Fraction(str(value).removesuffix("x"))
+    except (ValueError, ZeroDivisionError):
+        times = Fraction(0)
+    if not Fraction(1, FASTEST) <= times <= FASTEST:
+        raise Wanted(f"max, original, or a number of times from 1e-6 to {FASTEST:,} that is as fast", "2.0")
+    return times.limit_denominator(FASTEST)
+
+
+class PcapPort(Element):
+    """``pcap:target``; a source, or a sink.  Options that are for the other role do nothing."""
+
+    KIND = "pcap"
+    SUMMARY = "packets of a capture file, a pipe or a socket, and into one"
+    OPTIONS: ClassVar[dict[str, Option]] = {
+        "loop": Option("times", "1", "read the file so many times, or inf", options.either(options.count(1), "inf")),
+        "loop_gap": Option("time", "0s", "wait so long before each further time", options.duration(0, 1 << 50)),
+        "speed": Option("times", "max", "max, original (by the packets' time stamps) or a multiple of that", speed),
+        "rate": Option("rate", None, "so many packets or bits a second", options.rate),
+        "count": Option("packets", None, "stop after so many packets", options.count(0)),
+        "strict": Option("yes/no", "no", "fail at the end when the file was damaged", options.flag),
+        "format": Option("word", None, "pcap or pcapng; by the suffix when not set", options.choice("pcap", "pcapng")),
+        "ns": Option("yes/no", "yes", "write pcap with nanoseconds, else with microseconds", options.flag),
+        "snaplen": Option(
+            "bytes", str(USUAL_SNAPLEN), "write at most so much of a packet", options.size(1, LARGEST_FRAME, "96")
+        ),
+        "rotate_size": Option("bytes", None, "begin a new file at this size", options.size(4096, example="100MB")),
+        "rotate_time": Option("time", None, "begin a new file after so long in the packets' time", options.duration(1)),
+    }
+
+    def __init__(self, target: str = "", **given: Any) -> None:
+        if not target:
+            raise GraphError("pcap: got no target, wanted a path, - or fd=N; write for example pcap:in.pcap")
+        values = options.read(self.KIND, self.OPTIONS, given)
+        self.name = f"pcap:{target}"
+        self.target = target
+        self.passes: int = -1 if values["loop"] == "inf" else values["loop"] - 1
+        self.gap_ns: int = values["loop_gap"]
+        self.times: Fraction | None = None if values["speed"] == "max" else values["speed"]
+        self.rate: Rate | None = values["rate"]
+        self.count: int | None = values["count"]
+        self.strict: bool = values["strict"]
+        self.form = Form(
+            None if values["format"] is None else values["format"] == "pcapng", values["ns"], values["snaplen"],
+            values["rotate_size"] or 0, values["rotate_time"] or 0,
+        )  # fmt: skip
+        if self.rate and self.times is not None:
+            raise GraphError(f"{self.name}: got rate={self.rate} and speed, wanted one of them; leave one out")
+        if self.passes and target == "-":
+            raise options.refused(self.KIND, "loop", given["loop"], "1, for standard input is read only once", "1")
+        if (self.form.rotate_size or self.form.rotate_ns) and number_of(target, 1) is not None:
+            raise GraphError(f"{self.name}: rotation needs a file to number; give a path, or leave rotation out")
+
+    def open(self, role: str, workers: int) -> "SourcePart | SinkPart":
+        """Open it for one run.  Raises :class:`PortError`."""
+        return SourcePart(self) if role == "source" else SinkPart(self.target, self.form)
+
+
+class CaptureTap(Element):
+    """A stage that writes copies of what passes into a capture, and lets all of it pass."""
+
+    def __init__(self, path: str, **given: Any) -> None:
+        port = PcapPort(path, **given)
+        self.name = f"tap:{path}"
+        self.target, self.form = port.target, port.form
+
+    def open(self, role: str, workers: int) -> TapPart:
+        """Open it for one run.  Raises :class:`PortError`."""
+        return TapPart(self.target, self.form)
