@@ -23,8 +23,7 @@ def endless_hop(pkt):
         return ws.DROP
     if pkt.ipv4.ttl <= 1:
         pkt.ipv4.ttl = 255
-        pkt.ipv4.chksum = 0
-        pkt.ipv4.chksum = ws.checksum_ipv4(pkt.ipv4)
+        ws.checksum_ipv4(pkt.ipv4)
     ws.decrement_ttl(pkt.ipv4)
     return ws.FORWARD
 
@@ -79,15 +78,9 @@ def csum(pkt):
     pkt.eth.dst = 0x020000000001
     pkt.eth.src = 0x020000000002
     if pkt.ipv4:
-        pkt.ipv4.chksum = 0
-        pkt.ipv4.chksum = ws.checksum_ipv4(pkt.ipv4)
-        if pkt.udp:
-            if pkt.udp.chksum != 0:
-                pkt.udp.chksum = 0
-                pkt.udp.chksum = ws.checksum_l4(pkt)
-        elif pkt.tcp:
-            pkt.tcp.chksum = 0
-            pkt.tcp.chksum = ws.checksum_l4(pkt)
+        ws.checksum_ipv4(pkt.ipv4)
+        if pkt.tcp or pkt.udp.chksum != 0:
+            ws.checksum_l4(pkt)
     return ws.FORWARD
 
 

@@ -111,7 +111,7 @@ def forward(chain: Chain) -> dict[str, float]:
 def _run(ws: Any, chain: Chain, seconds: float) -> Any:
     graph = ws.port(SOURCE)
     for name in chain.functions:
-        graph = graph >> getattr(importlib.import_module("bench.functions"), name)
+        graph = graph >> getattr(importlib.import_module("bench.functions"), name).bind()  # it may occur several times
     sinks = tuple(ws.port(SINK) for _ in range(chain.outputs))
     graphs = [graph >> (sinks if chain.outputs > 1 else sinks[0])]
     if chain.frames:

@@ -13,7 +13,7 @@ def forward(pkt):
 
 async def main():
     """Watch a run once in a while, as any other coroutine would."""
-    with ws.start(ws.port("generator:count=3M") >> forward >> ws.port("null:")) as running:
+    with ws.start(ws.port("generator:count=20M") >> forward >> ws.port("null:")) as running:
         while running.alive:
             print(f"{running.report().packets:,} packets")
             await asyncio.sleep(0.1)

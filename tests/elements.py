@@ -89,6 +89,18 @@ def drop_odd(state, burst, n):
 
 
 @stage
+def drop_odd_and_take(state, burst, n):
+    """A sink that drops the packets with odd numbers and takes the others."""
+    for i in range(n):
+        handle = load_i64(burst + 8 * i)
+        if load_u64(data(Packet(handle))) & u64(1):
+            drop(state, handle, FIRST_REASON)
+        else:
+            free_bulk(Head(state).cache, burst + 8 * i, 1)
+    return i64(0)
+
+
+@stage
 def hold_some(state, burst, n):
     """Hold up to ``k`` packets of each burst until the next tick."""
     s = State(state)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engine.rig import define
 import wirespeed as ws
+from tests.engine.rig import define
 from wirespeed.errors import FunctionError
 from wirespeed.jit.layout import layout
 
@@ -144,6 +144,9 @@ REFUSED = [
     ("return pkt.ipv5.ttl", 1, "the packet has no 'ipv5'; did you mean 'ipv6'?"),
     ("return my.cnt", 1, "no field 'cnt' in SubsetState; the fields are count, hits"),
     ("pkt.ipv4 = 3", 1, "pkt.ipv4 cannot be written; write its fields"),
+    ("pkt.ipv4.chksum = ws.checksum_ipv4(pkt.ipv4)", 1,
+     "pkt.ipv4.chksum holds a checksum, and this is true or false; "
+     "ws.checksum_ipv4 and ws.checksum_l4 write it themselves, on a line of their own"),
     ("pkt.time = 3", 1, "pkt.time cannot be written; of the packet itself only mark can be"),
     ("my.hits = 3", 1, "my.hits is an array, a place that cannot be replaced; write its elements or fields"),
     ("my.hits[0] = pkt", 1, "my.hits[0] holds a number, and what is assigned is the packet"),

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scapy.contrib.geneve import GENEVE
+from scapy.contrib.mpls import MPLS
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_NOP
 from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrRouting
 from scapy.layers.l2 import ARP, GRE, Dot1AD, Dot1Q, Ether
-from scapy.contrib.geneve import GENEVE
-from scapy.contrib.mpls import MPLS
 from scapy.layers.sctp import SCTP
 from scapy.layers.vxlan import VXLAN
 

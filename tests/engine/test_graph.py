@@ -86,6 +86,12 @@ def test_two_arrows_from_one_output_are_refused():
         build([a >> f >> sink(name="b"), a >> f >> sink(name="c")])
 
 
+def test_an_element_behind_itself_is_refused_with_advice():
+    a, f = source(1, "a"), stage("f")
+    with pytest.raises(GraphError, match=r"f stands behind itself.*f\.bind\(\)"):
+        build([a >> f >> f >> sink(name="b")])
+
+
 def test_a_cycle_is_refused_with_its_names():
     a, f, g = source(1, "a"), stage("f"), stage("g")
     with pytest.raises(GraphError, match="cycle"):

@@ -18,6 +18,7 @@ from tests.elements import (
     TestPort,
     deal,
     drop_odd,
+    drop_odd_and_take,
     fail,
     give_nothing,
     hold_some,
@@ -67,6 +68,17 @@ def test_what_a_sink_refuses_is_offered_again_in_order():
     report = ws.run(source(3_000) >> slow)
     assert slow.numbers == list(range(3_000))
     assert report.stage("sink").refused > 0
+    assert report.balanced
+
+
+def test_a_sink_that_drops_has_not_taken_what_it_dropped():
+    class DroppingSink(TestPort):
+        pass
+
+    out = DroppingSink("out", drop_odd_and_take)
+    report = ws.run(source(1_000) >> out)
+    assert report.stage("out").packets_out == report.packets == 500
+    assert report.stage("out").drops == {"odd": 500}
     assert report.balanced
 
 

@@ -1,5 +1,6 @@
 """Flow hashes: equal for one flow, for both directions, for all fragments; different for others."""
 
+import ipaddress
 import random
 
 import pytest
@@ -139,3 +140,30 @@ def test_the_words_of_a_flow_are_what_is_hashed(edge: Edge) -> None:
     frame = bytes(ETHER / IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=1, dport=2))
     a, b, c, d, rest, _ = five_tuple(edge.high(frame), len(frame), 1)
     assert (a, b, c, d, rest) == (0, 0x0A000001, 0, 0x0A000002, 1 << 48 | 2 << 32 | 4 << 8 | 17)
+
+
+def model_crc32c(seed: int, word: int) -> int:
+    """CRC-32C of eight bytes, bit by bit."""
+    value = seed ^ word
+    for _ in range(64):
+        value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+    return value
+
+
+@given(SEEDS)
+def test_the_hash_is_the_same_on_every_machine(edge: Edge, seed: int) -> None:
+    """It is made of CRC-32C steps over words of the five-tuple: here they are, in Python."""
+    _, (four, six), (ports,) = ends(seed)
+    source, destination = (int(ipaddress.ip_address(four[end])) for end in ("src", "dst"))
+    words = [source << 16 | ports["sport"], destination << 16 | ports["dport"] | (4 << 8 | 6) << 48]
+    assert hashes(edge, ETHER / IP(**four) / TCP(**ports))[0] == chained(words)
+    halves = [half for end in ("src", "dst") for half in divmod(int(ipaddress.ip_address(six[end])), 1 << 64)]
+    last = ports["sport"] << 48 | ports["dport"] << 32 | 6 << 8 | 17
+    assert hashes(edge, ETHER / IPv6(**six) / UDP(**ports))[0] == chained([*halves, last])
+
+
+def chained(words: list[int]) -> int:
+    value = 0xFFFFFFFF
+    for word in words:
+        value = model_crc32c(value, word)
+    return value

@@ -1,5 +1,8 @@
 """Verdicts on checksums: known answers, everything that can keep one from being checked, and tunnels."""
 
+import random
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,10 +23,12 @@ from scapy.layers.inet6 import HAO
 from scapy.layers.sctp import SCTP, SCTPChunkData
 from scapy.layers.vxlan import VXLAN
 
-from tests.net.frames import captured
+from tests.net import stacks
+from tests.net.frames import Edge, captured, mutated
 from tests.net.stacks import ETHER
-from wirespeed.net.dissect import layers
-from wirespeed.net.verdict import verdicts
+from wirespeed.net.dissect import dissect, layers
+from wirespeed.net.layer import MAX_LAYERS, Layer
+from wirespeed.net.verdict import verdict, verdicts
 
 # zeek's set of known answers: which checksum each file is about, and what it is.
 KNOWN = {
@@ -128,6 +133,20 @@ def test_case_40_captured_options_that_are_cut_short_are_unverifiable(captures) 
 def test_a_cut_header_has_no_verdict() -> None:
     assert verdicts(bytes(IP() / TCP())[:39], 101) == [("ipv4", "good")]
     assert verdicts(b"") == []
+
+
+@given(st.integers(0, 2**32))
+def test_no_byte_outside_the_frame_is_read(seed: int) -> None:
+    generator, edge = random.Random(seed), Edge()
+    original = stacks.assembled(stacks.frame(generator), generator.randbytes(generator.randrange(40)))
+    records = np.zeros(MAX_LAYERS, Layer.dtype)
+    for _ in range(50):
+        frame = mutated(original, generator)
+        at, to = edge.high(frame), records.ctypes.data
+        n = dissect(at, len(frame), 1, to, MAX_LAYERS)
+        found = [verdict(at, len(frame), to, i) for i in range(n)]
+        at = edge.low(frame)
+        assert found == [verdict(at, len(frame), to, i) for i in range(n)]
 
 
 def test_tunnels_are_looked_into() -> None:

@@ -1,9 +1,9 @@
 """What wirespeed says of every packet of a public capture, as facts that another program's can be laid beside.
 
-Facts are a dictionary for each packet: what the file says of it (``time``, ``captured``, ``wire``, ``link``), the names
-of its headers (``stack``), and for each kind of header and each of its fields the values in the order of the headers,
-``"ipv4.src": [...]``.  A header that is not whole is called ``tcp cut`` and has ``None`` for each of its fields.
-Values are integers as headers hold them; an IPv6 address is one integer of 128 bits.
+Facts are a dictionary for each packet: what the file says of it (``time``, ``captured``, ``wire``, ``link``,
+``comments``), the names of its headers (``stack``), and for each kind of header and each of its fields the values in
+the order of the headers, ``"ipv4.src": [...]``.  A header that is not whole is called ``tcp cut`` and has ``None`` for
+each of its fields.  Values are integers as headers hold them; an IPv6 address is one integer of 128 bits.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ import numpy as np
 
 from tests.conftest import captures_directory
 from wirespeed.net import layer
-from wirespeed.net.capture.reader import CaptureReader
+from wirespeed.net.capture.reader import Burst, CaptureReader
 from wirespeed.net.dissect import dissect
 from wirespeed.net.headers import HEADERS
 from wirespeed.net.layer import MAX_LAYERS, Layer
@@ -79,9 +79,10 @@ PLACES = {kind: _places(kind) for kind in COMPARED}
 class Frame:
     """A packet as the reader found it, with the records of its headers and the verdict on each."""
 
-    def __init__(self, entry: Any, data: bytes, records: Any, verdicts: list[str]) -> None:
-        _, self.time, self.captured, self.wire, self.interface, self.link, *_ = entry.item()
-        self.data = data
+    def __init__(self, burst: Burst, i: int, records: Any, verdicts: list[str]) -> None:
+        _, self.time, self.captured, self.wire, self.interface, self.link, _, options, _ = burst.entries[i].item()
+        self.data = burst.data(i)
+        self.comments = burst.comments(i) if options else ()
         self.layers: list[tuple[int, ...]] = records.tolist()  # kind, whole, flags, offset, length, end
         self.names = [layer.NAMES[record[0]] for record in self.layers]
         self.verdicts = verdicts
@@ -97,12 +98,19 @@ def frames(path: Path) -> Iterator[Frame]:
             for i, (address, captured, link) in enumerate(zip(*columns)):
                 n = dissect(address, captured, link, out, MAX_LAYERS)
                 verdicts = [VERDICTS[verdict(address, captured, out, k)] for k in range(n)]
-                yield Frame(burst.entries[i], burst.data(i), records[:n], verdicts)
+                yield Frame(burst, i, records[:n], verdicts)
 
 
 def facts(frame: Frame) -> Facts:
     """The facts of a packet."""
-    said: Facts = {"time": frame.time, "captured": frame.captured, "wire": frame.wire, "link": frame.link, "stack": []}
+    said: Facts = {
+        "time": frame.time,
+        "captured": frame.captured,
+        "wire": frame.wire,
+        "link": frame.link,
+        "comments": ",".join(frame.comments),
+        "stack": [],
+    }
     for name, (_, whole, _, offset, _, _), judged in zip(frame.names, frame.layers, frame.verdicts):
         said["stack"].append(name if whole else name + " cut")
         if name in COMPARED:

@@ -10,6 +10,7 @@ quotes, and what follows a protocol that we do not parse, whose name is kept as 
 
 import functools
 import ipaddress
+import itertools
 import os
 import subprocess
 import tempfile
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.oracles.corpus import CHECKED, COMPARED, Facts
+from wirespeed.net.link import LINKTYPE_LINUX_SLL2
 
 OPTIONS = (
     "ip.check_checksum:TRUE", "tcp.check_checksum:TRUE", "udp.check_checksum:TRUE", "sctp.checksum:CRC-32c",
@@ -40,16 +42,18 @@ NOTHING = {"ethertype", "raw"}
 # Nothing behind these is parsed by us; behind UDP there may be one of TUNNELS.
 LAST = {"arp", "esp", "tcp", "udp", "icmp", "icmpv6", "sctp"}
 TUNNELS = {"vxlan", "geneve"}
+# ARP between other addresses has its fields elsewhere, and is not a whole header for us.
+ETHERNET_ARP = {"hwtype": 1, "ptype": 0x0800, "hwlen": 6, "plen": 4}
 
-# The fields of tshark that hold those of our layouts.
+# The fields of tshark that hold those of our layouts; where there are two, a header has one of them, by its types.
 FIELDS: dict[str, dict[str, str]] = {
     "eth": {"dst": "eth.dst", "src": "eth.src", "type": "eth.type"},
     "vlan": {"prio": "vlan.priority", "dei": "vlan.dei", "vlan": "vlan.id"},
     "mpls": {"label": "mpls.label", "cos": "mpls.exp", "s": "mpls.bottom", "ttl": "mpls.ttl"},
     "arp": {
         "hwtype": "arp.hw.type", "ptype": "arp.proto.type", "hwlen": "arp.hw.size", "plen": "arp.proto.size",
-        "op": "arp.opcode", "hwsrc": "arp.src.hw_mac", "psrc": "arp.src.proto_ipv4", "hwdst": "arp.dst.hw_mac",
-        "pdst": "arp.dst.proto_ipv4",
+        "op": "arp.opcode", "hwsrc": "arp.src.hw_mac|arp.src.hw", "psrc": "arp.src.proto_ipv4|arp.src.proto",
+        "hwdst": "arp.dst.hw_mac|arp.dst.hw", "pdst": "arp.dst.proto_ipv4|arp.dst.proto",
     },
     "ipv4": {
         "ihl": "ip.hdr_len", "tos": "ip.dsfield", "len": "ip.len", "id": "ip.id", "flags": "ip.flags",
@@ -82,26 +86,38 @@ QINQ = {"prio": "ieee8021ad.priority", "dei": "ieee8021ad.dei", "vlan": "ieee802
 STATUS = {name: f"{'ip' if name == 'ipv4' else name}.checksum.status" for name in CHECKED}
 WORDS = {0: "bad", 1: "good", 2: "unverifiable", 3: "absent"}
 
+
+def _bytes(text: str) -> int:
+    return int(text.replace(":", ""), 16)
+
+
+def _address(text: str) -> int:
+    return int(ipaddress.ip_address(text))
+
+
 # How the text of a field becomes a number; int() of any base where nothing stands here.
 TEXT: dict[str, Callable[[str], int]] = {
-    **dict.fromkeys(("eth.dst", "eth.src", "arp.src.hw_mac", "arp.dst.hw_mac"), lambda s: int(s.replace(":", ""), 16)),
-    **dict.fromkeys(
-        ("ip.src", "ip.dst", "ipv6.src", "ipv6.dst", "arp.src.proto_ipv4", "arp.dst.proto_ipv4"),
-        lambda s: int(ipaddress.ip_address(s)),
-    ),
-    "ip.hdr_len": lambda s: int(s) // 4,
-    "tcp.hdr_len": lambda s: int(s) // 4,
-    "tcp.flags": lambda s: int(s, 0) & 0x1FF,
-    "gre.flags_and_version": lambda s: int(s, 0) & 7,
-    "vxlan.flags": lambda s: int(s, 0) >> 8,
-}
+    "eth.dst": _bytes, "eth.src": _bytes, "arp.src.hw_mac": _bytes, "arp.dst.hw_mac": _bytes, "arp.src.hw": _bytes,
+    "arp.dst.hw": _bytes, "arp.src.proto": _bytes, "arp.dst.proto": _bytes, "arp.src.proto_ipv4": _address,
+    "arp.dst.proto_ipv4": _address, "ip.src": _address, "ip.dst": _address, "ipv6.src": _address,
+    "ipv6.dst": _address,
+    "ip.hdr_len": lambda text: int(text) // 4,
+    "tcp.hdr_len": lambda text: int(text) // 4,
+    "tcp.flags": lambda text: int(text, 0) & 0x1FF,
+    "gre.flags_and_version": lambda text: int(text, 0) & 7,
+    "vxlan.flags": lambda text: int(text, 0) >> 8,
+}  # fmt: skip
 # Link types by Wireshark's own numbers for them (wiretap/wtap.h), those that captures here have.  What has none is a
 # pcapng block that is no packet, which tshark lists all the same.
-LINKS: dict[str, int | None] = {"1": 1, "15": 0, "": None}
+LINKS: dict[str, int | None] = {
+    "1": 1, "3": 8, "4": 9, "7": 101, "9": 129, "13": 123, "15": 0, "23": 127, "25": 113, "26": 107, "129": 228,
+    "130": 229, "141": 239, "158": 253, "210": 276, "": None,
+}  # fmt: skip
 
 EXTRA = ("eth.len", "llc.oui", *QINQ.values(), *STATUS.values())
-FRAME = ("frame.time_epoch", "frame.cap_len", "frame.len", "frame.encap_type", "frame.protocols")
-ASKED = tuple(dict.fromkeys((*FRAME, *(f for kind in FIELDS.values() for f in kind.values()), *EXTRA)))
+FRAME = ("frame.time_epoch", "frame.cap_len", "frame.len", "frame.encap_type", "frame.comment", "frame.protocols")
+PARTS = (name for kind in FIELDS.values() for names in kind.values() for name in names.split("|"))
+ASKED = tuple(dict.fromkeys((*FRAME, *PARTS, *EXTRA)))
 
 
 class Answer(NamedTuple):
@@ -132,10 +148,12 @@ class Row:
         self.values = dict(zip(ASKED, line.split("\t"), strict=True))
         self.taken: dict[str, int] = {}
 
-    def take(self, name: str) -> int | None:
+    def take(self, names: str) -> int | None:
         """The next value of a field, None when there are no more."""
-        text = self.values[name]
-        if not text:
+        for name in names.split("|"):
+            if text := self.values[name]:
+                break
+        else:
             return None
         values, at = text.split(","), self.taken.get(name, 0)
         self.taken[name] = at + 1
@@ -144,14 +162,17 @@ class Row:
 
 def add_header(said: Facts, row: Row, word: str, following: str) -> None:
     """Add a header to what is said of a packet: its name and its fields."""
-    name, value = NAMES[word], 0
+    name, value = "sll2" if word == "sll" and said["link"] == LINKTYPE_LINUX_SLL2 else NAMES[word], 0
     if name in COMPARED:
         theirs = QINQ if word == "ieee8021ad" else FIELDS[name]
         for field in COMPARED[name]:
             length = field == "type" and word == "eth" and following != "ethertype"
             value = row.take("eth.len" if length else theirs[field])
             said.setdefault(f"{name}.{field}", []).append(value)
-    said["stack"].append(name if value is not None else name + " cut")
+    whole = value is not None
+    if name == "arp":
+        whole = whole and all(said[f"arp.{field}"][-1] == only for field, only in ETHERNET_ARP.items())
+    said["stack"].append(name if whole else name + " cut")
     if name in CHECKED:
         status = row.take(STATUS[name])
         said.setdefault(f"{name}.verdict", []).append(None if status is None else WORDS[status])
@@ -168,10 +189,11 @@ def read(line: str) -> Facts:
         "captured": int(row.values["frame.cap_len"]),
         "wire": int(row.values["frame.len"]),
         "link": LINKS[row.values["frame.encap_type"]],
+        "comments": row.values["frame.comment"],
         "stack": [],
         "beyond": None,
     }
-    for word, following in zip(words, words[1:]):
+    for word, following in itertools.pairwise(words):
         if word in NOTHING:
             continue
         if word not in NAMES:

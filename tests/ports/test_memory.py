@@ -15,6 +15,7 @@ from tests.driver import Driver
 from wirespeed.core.frame import Packet
 from wirespeed.core.packet import HEADROOM
 from wirespeed.core.pool import PacketPool
+from wirespeed.engine.run import start
 from wirespeed.errors import GraphError
 from wirespeed.ports import port
 from wirespeed.ports.frame_ring import UNIT
@@ -438,6 +439,40 @@ def test_a_closed_port_is_empty_and_usable_again(memory, pool):
 def test_a_size_out_of_range_is_refused(size):
     with pytest.raises(GraphError, match=f"memory option size: got '{size}', wanted a number of bytes"):
         port(f"memory:size={size}")
+
+
+def test_a_running_graph_passes_what_is_pushed_and_ends_with_its_input():
+    with port("memory:in") as into, port("memory:out") as out:
+        with start(into >> out) as running:
+            for turn in range(20):
+                into.push([b"%d" % turn])
+                assert [p.data for p in out.pull(timeout=60)] == [b"%d" % turn]
+            into.close_input()
+            assert running.wait(60)
+        report = running.report()
+        assert (report.balanced, report.packets, report.pool_free) == (True, 20, report.pool_size)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_port_is_source_and_sink_of_one_graph_and_nothing_is_lost_when_it_is_small(workers):
+    frames = numbered(500)
+    with MemoryPort(size=1024) as both:
+        with start(both >> both, workers=workers) as running:
+            pusher = threading.Thread(target=lambda: (both.push(frames, timeout=None), both.close_input()))
+            pusher.start()
+            got = [p.data for p in both]
+            pusher.join()
+            assert running.wait(60)
+        assert sorted(got) == frames
+        assert workers > 1 or got == frames
+        assert running.report().balanced
+
+
+def test_a_mark_that_nobody_set_is_zero_whatever_the_buffer_carried_before(memory):
+    with PacketPool(1) as pool, source(memory, pool) as into:
+        for mark in (7, 0):
+            memory.push([Packet(b"a", mark=mark)])
+            assert [p.mark for p in into.receive()] == [mark]
 
 
 def test_counters_wrap_around_nothing_at_two_to_the_32_bytes(pool):

@@ -1,6 +1,5 @@
 """``wirespeed run``: packets through a chain of ports and functions."""
 
-import sys
 from typing import Any
 
 from wirespeed.cli import session
@@ -44,25 +43,20 @@ def configure(parser: Parser) -> None:
 def main(arguments: Any) -> int:
     """Build the chain, run it, print the report."""
     from wirespeed.cli.words import build
+    from wirespeed.net.capture.target import number_of
 
     chain = build(arguments.words, arguments.output)
-    names = [element.name for element in chain]
-    to_stdout = "pcap:-" in [word.partition(",")[0] for word in arguments.words[-1:] + outputs_of(arguments.output)]
-    if to_stdout and sys.stdout.isatty():
-        raise GraphError("standard output is a terminal, which packets would only confuse; redirect it, or name a file")
-    report = session.conduct(chain, arguments, taps=taps(arguments.tap, names))
+    tapped = taps(arguments.tap, [element.name for element in chain])
+    written = [*(target for _, _, target in chain.links), *tapped.values()]
+    to_stdout = any(number_of(getattr(element, "target", ""), 1) == 1 for element in written)
+    report = session.conduct(chain, arguments, taps=tapped)
     return session.tell(report, arguments, to_stderr=to_stdout)
 
 
-def outputs_of(texts: list[str]) -> list[str]:
-    """The port words of ``--output`` options."""
-    return [text.partition("=")[2] for text in texts]
-
-
 def taps(texts: list[str], names: list[str]) -> dict[str, Any]:
-    """From each ``STAGE=FILE`` a port that writes the file; both sides may have an equals sign of their own."""
+    """From each ``STAGE=FILE`` what writes the file; both sides may have an equals sign of their own."""
     from wirespeed.cli.parser import did_you_mean, listed
-    from wirespeed.ports import make
+    from wirespeed.ports.pcap import CaptureTap
 
     found: dict[str, Any] = {}
     for text in texts:
@@ -75,5 +69,5 @@ def taps(texts: list[str], names: list[str]) -> dict[str, Any]:
             raise GraphError(f"option --tap: got {text!r}, wanted STAGE=FILE such as {names[0]}=x.pcapng{near}")
         if stage in found:
             raise GraphError(f"option --tap: {stage} is tapped twice; one file has all that passes it")
-        found[stage] = make("pcap", text[len(stage) + 1 :], {})
+        found[stage] = CaptureTap(text[len(stage) + 1 :])
     return found

@@ -67,6 +67,8 @@ class Arena:
 
     def alloc(self, size: int, align: int = LINE) -> int:
         """The address of ``size`` zeroed bytes, a multiple of ``align``; they live as long as the arena."""
+        if not self.address:
+            raise GraphError("this arena is closed; take memory before it is, or make another")
         at = -(-self.used // align) * align
         if at + size > self.size:
             raise GraphError(

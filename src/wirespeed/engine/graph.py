@@ -29,7 +29,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in an order in which every arrow leads forward, and how many groups have no arrow between them."""
+    """Nodes in an order in which every arrow leads forward, sources first; and how many groups no arrow leads between."""
 
     nodes: tuple[Node, ...]
     groups: int
@@ -67,6 +67,11 @@ def build(chains: Iterable[Chain | Element], taps: Mapping[str, Any] | None = No
 
 
 def _link(nodes: dict[tuple[Element, str], Node], source: Element, output: int, target: Element) -> None:
+    if source is target:
+        raise GraphError(
+            f"{source.name} stands behind itself; an element has one place in a graph: make another one, "
+            f"for a function with {source.name}.bind()"
+        )
     begin = _node(nodes, source, "source" if is_port(source) else "stage")
     end = _node(nodes, target, "sink" if is_port(target) else "stage")
     known = begin.targets.setdefault(output, end)
@@ -116,6 +121,7 @@ def _order(nodes: list[Node]) -> list[Node]:
         raise GraphError(
             f"the graph has a cycle, {names}; packets would never leave it: break it with a port"
         ) from None
+    ordered.sort(key=lambda n: n.role != "source")  # stable, and no arrow leads into a source
     reached = {t for n in nodes for t in n.targets.values()}
     for node in ordered:
         if node.role != "source" and node not in reached:

@@ -91,6 +91,7 @@ class GraphCopy:
         record.drops, record.cache = self.drop_box, self.cache
         record.blocked, record.groups = self.site.arena.alloc(8 * self.graph.groups), self.graph.groups
         record.busy = busy
+        record.n_sources = sum(node.role == "source" for node in self.graph.nodes)
         fds = [wake, *(fd for p in self.placements.values() for fd in p.fds)]
         record.fds, record.n_fds = self.site.arena.alloc(PollFd.size * len(fds)), len(fds)
         for i, fd in enumerate(fds):

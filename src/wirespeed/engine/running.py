@@ -67,7 +67,7 @@ class Running:
             work.compile("int64(int64)")
             self._undo = undo.pop_all()
         self._left = workers
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may stop the run while its thread takes a report
         self._threads = [
             threading.Thread(target=self._work, args=(i,), name=f"wirespeed-worker-{i}") for i in range(workers)
         ]

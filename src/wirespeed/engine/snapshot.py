@@ -22,10 +22,13 @@ def stage_report(node: Node, part: Part, copies: Sequence[GraphCopy]) -> StageRe
     records = [copy.record(node) for copy in copies]
     heads = [copy.head(node) for copy in copies]
     edges = [[copy.edge(node, k).packets for copy in copies] for k in sorted(node.targets) if k > 0]
-    outputs = (sum(r.packets_out for r in records), *(sum(e) for e in edges))
     drops: Counter[str] = Counter()
     for copy in copies:
         drops.update(copy.drops(node))
+    outputs = (sum(r.packets_out for r in records), *(sum(e) for e in edges))
+    if node.role == "sink":
+        # The worker counts what a sink did not refuse; what it then dropped was not taken.
+        outputs = (outputs[0] - sum(n for reason, n in drops.items() if reason != "output_full"),)
     timed = sum(r.timed for r in records)
     counters = getattr(part, "counters", dict)
     return StageReport(

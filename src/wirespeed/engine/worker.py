@@ -76,7 +76,8 @@ Worker = layout(
         ("blocked", "i8"),  # u8[groups]: whether a sink of the group has packets pending
         ("groups", "i8"),
         ("busy", "i8"),  # never sleep
-        (None, 24),
+        ("n_sources", "i8"),  # the first nodes are the sources
+        (None, 16),
         # written by the worker
         ("loops", "u8"),
         ("at", "i8"),  # number of the node it is in
@@ -84,7 +85,8 @@ Worker = layout(
         ("idle_since", "u8"),  # when the idle time that is now going on began, or 0
         ("begin", "u8"),  # in cycles
         ("end", "u8"),  # in cycles, or 0 while it runs
-        (None, 16),
+        ("pending", "i8"),  # whether a sink refused packets or a stage holds some, so that :func:`retry` is needed
+        (None, 8),
         # written by others
         ("stop", "u4"),
         (None, 60),
@@ -126,6 +128,7 @@ def invoke(w, number, node, burst, n, timed):
 def postpone(w, node, burst, n):
     """Put what a sink does not take now into its pending box; what finds no room there is dropped and counted."""
     box = node.pending
+    w.pending = 1
     room = min(n, box.capacity - box.length)
     copy(box.address + 8 * box.length, burst, 8 * room)
     box.length += room
@@ -154,6 +157,8 @@ def hand_along(w, number, burst, n, timed):
             return
         n = invoke(w, number, node, burst, n, timed)
         node.packets_out += u64(n)
+        if Head(node.state).held > 0:
+            w.pending = 1
         number = node.next
 
 
@@ -183,6 +188,7 @@ def retry(w):
     Returns how many packets moved.
     """
     moved = i64(0)
+    w.pending = 0
     for g in range(w.groups):
         store_u64(w.blocked + 8 * g, u64(0))
     for number in range(w.n_nodes):
@@ -197,6 +203,7 @@ def retry(w):
             box.length -= n - left
             moved += n - left
             if box.length > 0:
+                w.pending = 1
                 store_u64(w.blocked + 8 * i64(node.group), u64(1))
         elif node.role != SOURCE and Head(node.state).held > 0:
             # The burst of the sources is free here: nothing is under way between two rounds.
@@ -205,6 +212,8 @@ def retry(w):
                 node.packets_out += u64(left)
                 hand_along(w, node.next, w.burst, left, False)
                 moved += left
+            if Head(node.state).held > 0:
+                w.pending = 1
     return moved
 
 
@@ -212,9 +221,9 @@ def retry(w):
 def ask_sources(w, timed):
     """Ask each source that is neither done nor blocked for a burst; return (packets, sources that are not done)."""
     got, alive = i64(0), i64(0)
-    for number in range(w.n_nodes):
+    for number in range(w.n_sources):
         node = Node(w.nodes + NODE * number)
-        if node.role != SOURCE or Head(node.state).done != 0:
+        if Head(node.state).done != 0:
             continue
         alive += 1
         if load_u64(w.blocked + 8 * i64(node.group)) == 0:
@@ -282,23 +291,17 @@ def work(address):
     w.begin = u64(cycles())
     idle, rounds = i64(0), i64(0)
     any_edge = w.n_edges > 0
-    pending = False
     while load_acquire(w, "stop") == 0:
         rounds += 1
         store_relaxed(w, "loops", rounds)
         timed = rounds % SAMPLE == 0
         moved = i64(0)
-        if pending or rounds % SAMPLE == 1:
+        if w.pending != 0:
             moved += retry(w)
         got, alive = ask_sources(w, timed)
         moved += got
         if any_edge:
             moved += take_edges(w, timed)
-        pending = False
-        for number in range(w.n_nodes):
-            node = Node(w.nodes + NODE * number)
-            if node.pending.length > 0 or Head(node.state).held > 0:
-                pending = True
         if moved > 0:
             if idle > 0:
                 w.idle_cycles += u64(cycles()) - w.idle_since

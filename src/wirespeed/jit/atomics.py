@@ -16,6 +16,8 @@ from wirespeed.jit.layout import Field, Pointer, field_address
 def _plain(pointer: Any, name: Any) -> Field:
     if not isinstance(pointer, Pointer):
         raise TypingError(f"an atomic access needs a layout's pointer, got {pointer}")
+    if not isinstance(name, types.StringLiteral):  # numba tries again without literals when the first try failed
+        raise TypingError("an atomic access needs the field's name as a literal")
     field = pointer.field(name.literal_value)
     if field.bits or field.swap or field.sub is not None or field.count or field.size not in (1, 2, 4, 8):
         raise TypingError(f"{field.name!r} of {pointer.layout.name} is not a plain machine integer: no atomic access")

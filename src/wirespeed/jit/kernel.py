@@ -48,7 +48,8 @@ class _Watch(event.Listener):
 
 def _name(event: Any) -> str:
     function = event.data["dispatcher"].py_func
-    return f"{function.__module__.removeprefix('wirespeed.')}.{function.__name__}"
+    module = function.__module__ or "__main__"  # code that was run by exec() may have none
+    return f"{module.removeprefix('wirespeed.')}.{function.__name__}"
 
 
 _watch = _Watch()
@@ -93,7 +94,7 @@ class Stage:
         return self._address
 
     def __call__(self, state: int, burst: int, n: int) -> int:
-        return int(self.kernel(state, burst, n))
+        return int(self.kernel(int(state), int(burst), int(n)))  # another width would be another signature
 
 
 def stage(function: Any) -> Stage:

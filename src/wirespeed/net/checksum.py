@@ -8,7 +8,8 @@ are, modulo 2^64, and their high halves.  From both the sum of the low halves is
 a shift vectorises without any carry.  The bytes after the last word come with one load that overlaps it, so no byte
 outside is read.
 
-All sums and checksums are int64; a checksum is the value that the field ``chksum`` has.
+A *machine's sum* is such a sum before it is folded to 16 bits, a uint64; sums of several parts are added as they are
+and folded once.  Folded sums and checksums are int64; a checksum is the value that the field ``chksum`` has.
 
 *Source:* RFC 1071, RFC 1624 (differences), RFC 768 (UDP's zero), RFC 8200, 8.1 (pseudo header), RFC 9260, 6.8 (SCTP).
 """
@@ -20,8 +21,8 @@ from wirespeed.jit.intrinsics import (
     bswap16,
     bswap32,
     crc32c,
+    item_u32,
     item_u64,
-    load_be16,
     load_be32,
     load_u8,
     load_u16,
@@ -45,6 +46,18 @@ def fold(total):
 
 
 @kernel(inline=True)
+def _swapped_fold(total):
+    """A sum of 64 bits in words of the machine's order as 16 bits in network order.
+
+    Adding a number to itself with its halves swapped leaves their folded sum in the high half, carry included.
+    """
+    total += total << u64(32) | total >> u64(32)
+    half = u32(total >> u64(32))
+    half = u32(half + u32(u32(half << u32(16)) | u32(half >> u32(16))))
+    return i64(bswap16(u16(half >> u32(16))))
+
+
+@kernel(inline=True)
 def _tail(at, size):
     """The last ``size`` modulo 8 bytes, as the low bytes of a word."""
     rest = size & 7
@@ -65,8 +78,8 @@ def _tail(at, size):
 
 
 @kernel(inline=True)
-def _machine_sum(at, size):
-    """The sum of ``size`` bytes in 16-bit words of the machine's order, folded to 16 bits."""
+def machine_sum(at, size):
+    """The plain sum of ``size`` bytes in words of the machine's order, of less than 63 bits."""
     total, high = u64(0), u64(0)
     for i in range(size >> 3):
         word = item_u64(at, i)
@@ -75,18 +88,13 @@ def _machine_sum(at, size):
     word = _tail(at, size)
     total += word
     high += word >> u64(32)
-    total = total - (high << u64(32)) + high
-    # Adding a number to itself with its halves swapped leaves their folded sum in the high half, carry included.
-    total += total << u64(32) | total >> u64(32)
-    half = u32(total >> u64(32))
-    half = u32(half + u32(u32(half << u32(16)) | u32(half >> u32(16))))
-    return u16(half >> u32(16))
+    return total - (high << u64(32)) + high
 
 
 @kernel(inline=True)
 def ones_sum(at, size):
     """The ones' complement sum of ``size`` bytes at ``at``; the odd last one is the high byte of its word."""
-    return i64(bswap16(_machine_sum(at, size)))
+    return _swapped_fold(machine_sum(at, size))
 
 
 @kernel(inline=True)
@@ -100,42 +108,60 @@ def ipv4_sum(at, ihl):
     """The sum of an IPv4 header of ``ihl`` words; 0xFFFF where its checksum is right."""
     if ihl != 5:
         return ones_sum(at, 4 * ihl)
-    total = u64(0)
-    for i in range(5):
-        total += u64(load_u32(at + 4 * i))
-    return i64(bswap16(u16(fold(i64(total)))))
+    return _swapped_fold(_words(at, i64(5)))
 
 
 @kernel(inline=True)
 def ipv4_checksum(at, ihl):
     """The checksum that the IPv4 header of ``ihl`` words at ``at`` should have, whatever it has."""
-    return fold(ipv4_sum(at, ihl) + (i64(load_be16(at + 10)) ^ 0xFFFF)) ^ 0xFFFF
+    if ihl != 5:
+        return l4_checksum(at, 4 * ihl, u64(0), 10)
+    # The field is the second half of the third word.
+    return _swapped_fold(_words(at, i64(2)) + u64(load_u16(at + 8)) + _words(at + 12, i64(2))) ^ 0xFFFF
+
+
+@kernel(inline=True)
+def _words(at, n):
+    """The plain sum of a few 32-bit words in the machine's order."""
+    total = u64(0)
+    for i in range(n):
+        total += u64(item_u32(at, i))
+    return total
+
+
+@kernel(inline=True)
+def _in_machine_order(value):
+    """A word of 32 bits, as a number, as it is read from a header in network order."""
+    return u64(bswap32(u32(value)))
 
 
 @kernel(inline=True)
 def pseudo_ipv4(ip, protocol, size):
-    """The sum of the pseudo header for ``size`` bytes of ``protocol`` behind the IPv4 header at ``ip``."""
-    addresses = load_u64(ip + 12)
-    total = (addresses >> u64(32)) + (addresses & u64(0xFFFFFFFF))
-    return i64(bswap16(u16(fold(i64(total))))) + protocol + fold(size)
+    """The machine's sum of the pseudo header for ``size`` bytes of ``protocol`` behind the IPv4 header at ``ip``."""
+    return _words(ip + 12, i64(2)) + _in_machine_order(protocol) + _in_machine_order(size)
 
 
 @kernel(inline=True)
 def pseudo_ipv6(source, destination, protocol, size):
-    """The sum of the pseudo header over the IPv6 addresses at ``source`` and ``destination``; ``size`` has 32 bits.
+    """The same over the IPv6 addresses at ``source`` and ``destination``; ``size`` has up to 32 bits.
 
     The destination is the last one, which a routing header may hold (RFC 8200, 8.1).
     """
-    total = u64(0)
-    for i in range(4):
-        total += u64(load_u32(source + 4 * i)) + u64(load_u32(destination + 4 * i))
-    return i64(bswap16(u16(fold(i64(total))))) + protocol + fold(size)
+    addresses = _words(source, i64(4)) + _words(destination, i64(4))
+    return addresses + _in_machine_order(protocol) + _in_machine_order(size)
+
+
+@kernel(inline=True)
+def l4_sum(at, size, pseudo):
+    """The sum of ``size`` bytes and a pseudo header's sum; 0xFFFF where the checksum in them is right."""
+    return _swapped_fold(machine_sum(at, size) + u64(pseudo))
 
 
 @kernel(inline=True)
 def l4_checksum(at, size, pseudo, place):
     """The checksum of the ``size`` bytes at ``at`` with a pseudo header's sum; its field at ``place`` counts as 0."""
-    return fold(ones_sum(at, size) + pseudo + (i64(load_be16(at + place)) ^ 0xFFFF)) ^ 0xFFFF
+    without = u64(load_u16(at + place) ^ u16(0xFFFF))
+    return _swapped_fold(machine_sum(at, size) + u64(pseudo) + without) ^ 0xFFFF
 
 
 @kernel(inline=True)
@@ -214,7 +240,7 @@ def fill_udp(at, size, pseudo):
 
 @kernel(inline=True)
 def fill_icmp(at, size, pseudo):
-    """Write the checksum of an ICMP message (``pseudo`` is 0 there) or ICMPv6 message."""
+    """Write the checksum of an ICMPv6 message, or of an ICMP message, whose ``pseudo`` is 0."""
     store_be16(at + 2, l4_checksum(at, size, pseudo, 2))
 
 

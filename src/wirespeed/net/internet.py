@@ -84,7 +84,8 @@ def arp(frame, at, end):
     """ARP between Ethernet and IPv4 addresses; any other kind is not whole, for its fields lie elsewhere."""
     if end - at < 28:
         return i64(0), i64(NONE), end, i64(LAYER_CUT)
-    if load_be16(frame + at + 4) != 0x0604:
+    # Hardware type 1 and EtherType 0800, with addresses of 6 and 4 bytes; ATM's form has other fields at these places.
+    if load_be32(frame + at) != 0x0001_0800 or load_be16(frame + at + 4) != 0x0604:
         return i64(0), i64(NONE), end, i64(0)
     return i64(28), i64(NONE), end, i64(0)
 

@@ -9,8 +9,6 @@ bytes into the frame and nothing beyond ``end`` may be read.  It returns the hea
 not 0 is at least 1, so a walk ends.
 """
 
-import numpy as np
-
 from wirespeed.jit.layout import layout
 
 Layer = layout(
@@ -75,5 +73,3 @@ NAMES = (
 
 MAX_LAYERS = 32
 """Headers that are looked at in one frame, at most; a frame with more is called bad from there on."""
-
-i64 = np.int64

@@ -8,7 +8,7 @@ import numpy as np
 
 from wirespeed.jit.intrinsics import load_be16, load_u8
 from wirespeed.jit.kernel import kernel
-from wirespeed.net.checksum import fold, ipv4_sum, ones_sum, pseudo_ipv4, pseudo_ipv6, sctp_right
+from wirespeed.net.checksum import ipv4_sum, l4_sum, ones_sum, pseudo_ipv4, pseudo_ipv6, sctp_right
 from wirespeed.net.dissect import LAYER, dissect
 from wirespeed.net.internet import find_option
 from wirespeed.net.layer import (
@@ -97,11 +97,11 @@ def _sum_right(frame, records, ip, i, protocol, size):
     outer = Layer(records + LAYER * ip)
     header = frame + i64(outer.offset)
     if outer.kind == IPV4:
-        return _verdict(fold(ones_sum(at, size) + pseudo_ipv4(header, protocol, size)) == 0xFFFF)
+        return _verdict(l4_sum(at, size, pseudo_ipv4(header, protocol, size)) == 0xFFFF)
     source, destination = _addresses(frame, records, ip, i)
     if destination == 0:
         return i64(UNVERIFIABLE)
-    return _verdict(fold(ones_sum(at, size) + pseudo_ipv6(source, destination, protocol, size)) == 0xFFFF)
+    return _verdict(l4_sum(at, size, pseudo_ipv6(source, destination, protocol, size)) == 0xFFFF)
 
 
 @kernel(inline=True)

@@ -55,10 +55,10 @@ class GeneratorPort(Element):
         "size": Option("bytes", None, "size of the frames, sizes taken in turn, or imix; 64 when built", sizes, True),
         "weights": Option("counts", None, "how many of each size", weights, True),
         "flows": Option("count", "1", "how many flows; each has its own IP source and port", options.count(1, 1 << 32)),
-        "order": Option("word", "turn", "flows in turn or at random", options.choice("turn", "random")),
+        "order": Option("word", "turn", "flows come in turn or at random", options.choice("turn", "random")),
         "vary": Option("fields", None, "header.field=count:first-last or random:first-last, ...", anything, True),
         "seed": Option("count", "1", "of all that is drawn at random", options.count(0, 1 << 63)),
-        "checksums": Option("flag", "yes", "whether checksums are put right", options.flag),
+        "checksums": Option("yes/no", "yes", "put checksums right", options.flag),
         "rate": Option("rate", None, "packets (pps) or bits of frames (bps) a second; none: no limit", options.rate),
         "count": Option("count", None, "packets in all; no end when not set", options.count(0)),
     }

@@ -160,6 +160,9 @@ class Statements(Calls):
         if kind != INT:
             raise self.wrong(target, f"{shown} is {kind}, a place that cannot be replaced; write its elements or fields")
         self._want_number(target, value, shown)
+        if target.attr == "chksum" and value.kind == BOOL:
+            hint = "ws.checksum_ipv4 and ws.checksum_l4 write it themselves, on a line of their own"
+            raise self.wrong(target, f"{shown} holds a checksum, and this is true or false; {hint}")
         self.program.writes |= base.kind.word in ("packet", "header")
         return _assign(ast.Attribute(base.node, target.attr, ast.Store()), value.node, target)
 

@@ -110,6 +110,7 @@ class CaptureReader:
     def __init__(self, source: str | os.PathLike[str] | int | BinaryIO, *, strict: bool = False) -> None:
         self.strict = strict
         self.damage: Damage | None = None
+        self._over = False
         self._target: Target | None = None
         self._pushed: Iterator[bytes] | None = None
         self._waiting = memoryview(b"")
@@ -150,15 +151,15 @@ class CaptureReader:
 
     def read(self) -> Burst | None:
         """The next burst, waiting for it where the bytes come from a stream; None at the end."""
-        while self.address:
+        while self.address and not self._over:
             n = int(find(self.address))
             if n:
                 return Burst(Entry.array_at(self._record.entries, n))
             if self._record.container:
                 self._unpack()
             elif self.damage or not self._more():
+                self._over = True
                 self._conclude()
-                return None
         return None
 
     def _more(self) -> bool:

@@ -115,10 +115,11 @@ def _duplicate(target: str, number: int) -> int:
 def _reopen(target: str, number: int) -> int:
     """A descriptor for the pipe behind ``number`` with flags of its own, where there can be one; else a duplicate."""
     try:
-        if stat.S_ISFIFO(os.fstat(number).st_mode):
+        for_reading = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+        if stat.S_ISFIFO(os.fstat(number).st_mode) and not for_reading:
             return os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        pass  # closed, no /proc, or open for reading only: what follows says which
+        pass  # closed, or no /proc: what follows says which
     try:
         return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)
     except OSError as error:
