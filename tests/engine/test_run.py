@@ -247,6 +247,41 @@ def test_a_forked_child_is_told_that_the_run_is_not_its_own():
     os.close(writer)
 
 
+def test_a_service_is_called_when_it_asked_to_be():
+    class Serving(TestElement):
+        called = 0
+
+        def open(self, role, workers):
+            self.called = 0
+            return super().open(role, workers)
+
+        def service(self):
+            self.called += 1
+            return 0.01 if self.called < 5 else None
+
+    serving = Serving("serving", deal, k=1)
+    ws.run(ws.port("null:") >> serving >> ws.port("null:"), seconds=0.5)
+    assert serving.called == 5
+
+
+@pytest.mark.parametrize(
+    ("error", "note"),
+    [
+        (ws.PortError("the reader went away"), "the reader went away"),
+        (ValueError("x"), "service failed: ValueError('x')"),
+    ],
+)
+def test_a_service_that_raises_ends_the_run(error, note):
+    class Failing(TestElement):
+        def service(self):
+            raise error
+
+    report = ws.run(ws.port("null:") >> Failing("failing", deal, k=1) >> ws.port("null:"), seconds=60)
+    assert report.seconds < 60
+    assert any(note in text for text in report.notes)
+    assert report.balanced
+
+
 def test_no_file_descriptor_or_thread_is_left_behind():
     ws.run(source(10) >> sink())
     fds, threads = len(os.listdir("/proc/self/fd")), threading.active_count()

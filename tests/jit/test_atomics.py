@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba.core.errors import TypingError
 
+from tests.jit.inspection import fresh, intermediate
+from wirespeed.core import ring
 from wirespeed.jit.atomics import (
     compare_exchange,
     exchange,
@@ -225,16 +227,8 @@ def all_orders(at, value):
     return first
 
 
-def intermediate(dispatcher):
-    """The LLVM code of a kernel that has been compiled."""
-    (text,) = dispatcher.inspect_llvm().values()
-    return text
-
-
 def test_orders_reach_llvm():
-    data = np.zeros(Cell.size, np.uint8)
-    all_orders(data.ctypes.data, 1)
-    text = intermediate(all_orders)
+    text = compiled(all_orders)
     for wanted in (
         r"load atomic i64, .* acquire",
         r"load atomic i32, .* monotonic",
@@ -245,6 +239,13 @@ def test_orders_reach_llvm():
         r"fence seq_cst",
     ):
         assert re.search(wanted, text), wanted
+
+
+def compiled(dispatcher):
+    """The LLVM code of a kernel of two addresses or integers."""
+    made = fresh(dispatcher)
+    made.compile("(int64, int64)")
+    return intermediate(made)
 
 
 def aarch64(text):
@@ -264,9 +265,7 @@ def aarch64(text):
 
 
 def test_on_aarch64_acquire_and_release_are_instructions_of_their_own():
-    data = np.zeros(Cell.size, np.uint8)
-    all_orders(data.ctypes.data, 1)
-    assembly = aarch64(intermediate(all_orders))
+    assembly = aarch64(compiled(all_orders))
     assert re.search(r"\bldap?r\s+x", assembly), "the acquiring load of u8"
     assert re.search(r"\bstlr\s+w", assembly), "the releasing store of u4"
     assert re.search(r"\bstrh\s+w", assembly), "the relaxed store of u2 is a plain one"
@@ -281,23 +280,16 @@ def relaxed_only(at, value):
 
 
 def test_on_aarch64_relaxed_accesses_are_plain_ones():
-    data = np.zeros(Cell.size, np.uint8)
-    relaxed_only(data.ctypes.data, 1)
-    assert not re.search(r"\b(ldap?r|stlr|dmb)\b", aarch64(intermediate(relaxed_only)))
+    assert not re.search(r"\b(ldap?r|stlr|dmb)\b", aarch64(compiled(relaxed_only)))
+
+
+@kernel
+def pass_one(at, items):
+    return ring.enqueue(at, items, 1, True, True) + ring.dequeue(at, items, 1, True, True)
 
 
 def test_on_aarch64_the_ring_publishes_with_release_and_looks_with_acquire():
-    from wirespeed.core import ring
-
-    @kernel
-    def pass_one(at, items):
-        return ring.enqueue(at, items, 1, True, True) + ring.dequeue(at, items, 1, True, True)
-
-    memory, item = np.zeros(ring.size_of(4) + 64, np.uint8), np.zeros(1, np.int64)
-    at = -(-memory.ctypes.data // 64) * 64
-    ring.init(at, 4)
-    assert pass_one(at, item.ctypes.data) == 2
-    assembly = aarch64(intermediate(pass_one))
+    assembly = aarch64(compiled(pass_one))
     assert len(re.findall(r"\bstlr\s+w", assembly)) == 2, "R0 of both ends"
     assert len(re.findall(r"\bldap?r\s+w", assembly)) == 4, "A1 and the own head of both ends"
 

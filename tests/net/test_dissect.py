@@ -165,6 +165,14 @@ def test_case_29_an_extension_chain_that_ends_with_the_capture_is_left_there(edg
     assert records["length"][-1] == 0
 
 
+def test_case_29_an_option_that_ends_with_the_capture_before_its_length_is_left_there(edge: Edge) -> None:
+    for options in (b"\x01\x03\0\0\0\xc2", b"\0\0\0\0\0\x05", b"\0\0\0\0\xc2\x04", b"\0\0\xc2\x04\0\0"):
+        packet = bytes(IPv6(nh=0, plen=0)) + b"\x3b\0" + options
+        records = walked(edge, packet, 101)
+        assert list(records["kind"]) == [layer.IPV6, layer.HOPOPTS]
+        assert records["end"][-1] == len(packet)
+
+
 def test_case_31_the_transport_header_is_behind_the_last_extension_header() -> None:
     fragment = stacks.IPv6ExtHdrFragment(id=7)
     found = layers(bytes(ETHER / IPv6() / fragment / TCP(sport=1, dport=2)))

@@ -10,6 +10,7 @@ FILES = "PcapPlusPlus/Tests/Pcap++Test/PcapExamples/"
 GENERATED = "pcapng-test-generator/output_le/"
 
 ARP = ("hwtype", "ptype", "hwlen", "plen", "op", "hwsrc", "psrc", "hwdst", "pdst")
+BEHIND_LENGTH = ("id", "flags", "frag", "ttl", "proto", "chksum", "src", "dst")
 IPV6 = ("version", "tc", "fl", "plen", "nh", "hlim", "src", "dst")
 
 
@@ -52,14 +53,14 @@ EXPLAINED = (
     ),
     Explained(
         EXAMPLES + "ipv4-malformed.pcap", "1",
-        ("stack", "ipv4.verdict", *(f"ipv4.{name}" for name in "id flags frag ttl proto chksum src dst".split())),
-        "The total length is less than the header's: tshark shows no field behind it; for us the 20 bytes are there, so "
-        "the fields can be read, and the header is flagged as bad.",
+        ("stack", "ipv4.verdict", *(f"ipv4.{name}" for name in BEHIND_LENGTH)),
+        "The total length is less than the header's: tshark shows no field behind it; for us the 20 bytes are there, "
+        "so the fields can be read, and the header is flagged as bad.",
     ),
     Explained(
         FILES + "pcapng-example.pcapng", "60-159", ("time",),
-        "These time stamps are negative numbers of microseconds: 64 bits of nanoseconds are enough for that reading, and "
-        "not for tshark's, which puts them into the year 584,556.",
+        "These time stamps are negative numbers of microseconds: 64 bits of nanoseconds are enough for that reading, "
+        "and not for tshark's, which puts them into the year 586,524.",
     ),
     Explained(
         FILES + "pcapng-example.pcapng", "60-159", ("comments",),
@@ -94,8 +95,8 @@ EXPLAINED = (
     ),
     Explained(
         "zeek/pppoe-over-qinq.pcap", "19 33 41 47 63 81", ("tcp.verdict",),
-        "The IP datagram claims more bytes than the PPPoE session around it carries: tshark sums what there is and calls "
-        "it bad, for us it cannot be verified.",
+        "The IP datagram claims more bytes than the PPPoE session around it carries: tshark sums what there is and "
+        "calls it bad, for us it cannot be verified.",
     ),
     Explained(
         "tcpdump/ipv6-next-header-oobr-1.pcap", "1", ("stack",),
@@ -157,31 +158,34 @@ NOT_PACKETS = {
 """Custom blocks of pcapng, which tshark numbers among the packets of a file; these are their numbers."""
 
 BEYOND = {
-    "data": "The bytes of a later fragment, and payloads that tshark has no dissector for.",
-    "arcnet": "A link type that is not parsed.",
-    "atm": "A link type that is not parsed.",
-    "fr": "Frame relay, a link type that is not parsed.",
-    "netlink": "A link type that is not parsed.",
-    "nflog": "A link type that is not parsed.",
-    "radiotap": "IEEE 802.11, a link type that is not parsed.",
-    "ieee8021ah": "Provider backbone bridging; there is no layout for its tag.",
-    "vntag": "IEEE 802.1BR; there is no layout for its tag.",
-    "nsh": "Network service header; there is no layout for it.",
-    "cmd": "Cisco's metadata header; there is no layout for it.",
-    "pwethheuristic": "An Ethernet pseudo wire in MPLS, which nothing in the packet tells: tshark guesses.",
-    "ipcomp": "Compressed payload, which tshark uncompresses.",
-    "cdp": "Not IP: a protocol of neighbours.",
-    "dtp": "Not IP: a protocol of neighbours.",
-    "lldp": "Not IP: a protocol of neighbours.",
-    "stp": "Not IP: spanning tree.",
-    "loop": "Not IP: the configuration test protocol.",
-    "ipx": "Not IP.",
-    "netbios": "Not IP: NetBIOS over LLC.",
-    "pppoed": "PPPoE's discovery, which carries no packets.",
-    "lcp": "PPP's control protocol.",
-    "ipcp": "PPP's control protocol.",
-    "pap": "PPP's control protocol.",
-    "pim": "An IP protocol that is not parsed.",
-    "rsvp": "An IP protocol that is not parsed.",
+    "data": ("zeek/ipv4/fragmented-1.pcap", "A later fragment, or a payload that tshark has no dissector for."),
+    "arcnet": ("libpcap/filter/arcnet-rfc1201-arp-icmp-http.pcap", "A link type that is not parsed."),
+    "atm": ("extra/tcpdump-atm-oam-loopback-print-overrun.pcap", "A link type that is not parsed."),
+    "fr": ("tcpdump/icmp-icmp_print-oobr-2.pcap", "Frame relay, a link type that is not parsed."),
+    "netlink": (FILES + "microsecs_big_endian.pcap", "A link type that is not parsed."),
+    "nflog": ("zeek/nflog-bad-tlv-len.pcap", "A link type that is not parsed."),
+    "radiotap": ("libpcap/filter/ieee802.11_exthdr.pcap", "IEEE 802.11, a link type that is not parsed."),
+    "ieee8021ah": ("zeek/pbb-recursive-frames.pcapng", "Provider backbone bridging; there is no layout for its tag."),
+    "vntag": ("zeek/vntag.pcap", "IEEE 802.1BR; there is no layout for its tag."),
+    "nsh": ("tcpdump/nsh.pcap", "Network service header; there is no layout for it."),
+    "cmd": ("tcpdump/various_gre.pcap", "Cisco's metadata header; there is no layout for it."),
+    "pwethheuristic": (
+        EXAMPLES + "MplsPackets.pcap",
+        "An Ethernet pseudo wire in MPLS, which nothing in the packet tells: tshark guesses.",
+    ),
+    "ipcomp": ("libpcap/filter/AH-IPcomp-IPv4.pcap", "Compressed payload, which tshark uncompresses."),
+    "cdp": ("tcpdump/LLDP_and_CDP.pcap", "Not IP: a protocol of neighbours."),
+    "dtp": ("tcpdump/various_gre.pcap", "Not IP: a protocol of neighbours."),
+    "lldp": ("tcpdump/LLDP_and_CDP.pcap", "Not IP: a protocol of neighbours."),
+    "stp": ("tcpdump/various_gre.pcap", "Not IP: spanning tree."),
+    "loop": ("tcpdump/loopback.pcap", "Not IP: the configuration test protocol."),
+    "ipx": ("libpcap/filter/llc.pcap", "Not IP."),
+    "netbios": ("libpcap/filter/llc.pcap", "Not IP: NetBIOS over LLC."),
+    "pppoed": ("tcpdump/pppoe.pcap", "PPPoE's discovery, which carries no packets."),
+    "lcp": (FILES + "GrePackets.cap", "PPP's control protocol."),
+    "ipcp": (FILES + "GrePackets.cap", "PPP's control protocol."),
+    "pap": (FILES + "GrePackets.cap", "PPP's control protocol."),
+    "pim": ("libpcap/filter/pim-packet-assortment.pcap", "An IP protocol that is not parsed."),
+    "rsvp": ("community-id/rsvp.pcap", "An IP protocol that is not parsed."),
 }
-"""Protocols of tshark's that we do not parse, where it finds them in place of one that we do."""
+"""Protocols of tshark's that we do not parse, where it finds one in place of one that we do: a file, and the reason."""

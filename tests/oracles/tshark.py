@@ -207,9 +207,8 @@ def read(line: str) -> Facts:
     return said
 
 
-@functools.cache
 def ask(path: Path) -> Answer:
-    """Run tshark over a file, once."""
+    """Run tshark over a file."""
     command = ["tshark", "-n", "-r", str(path), "-T", "fields", "-E", "separator=/t", "-E", "occurrence=a"]
     command += [word for option in OPTIONS for word in ("-o", option)]
     command += [word for field in ASKED for word in ("-e", field)]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.driver import Driver
+from wirespeed import FORWARD, function
 from wirespeed.core.frame import Packet
 from wirespeed.core.packet import HEADROOM
 from wirespeed.core.pool import PacketPool
@@ -453,11 +454,17 @@ def test_a_running_graph_passes_what_is_pushed_and_ends_with_its_input():
         assert (report.balanced, report.packets, report.pool_free) == (True, 20, report.pool_size)
 
 
+@function
+def same(pkt):
+    """Forward everything."""
+    return FORWARD
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_one_port_is_source_and_sink_of_one_graph_and_nothing_is_lost_when_it_is_small(workers):
     frames = numbered(500)
     with MemoryPort(size=1024) as both:
-        with start(both >> both, workers=workers) as running:
+        with start(both >> same >> both, workers=workers) as running:
             pusher = threading.Thread(target=lambda: (both.push(frames, timeout=None), both.close_input()))
             pusher.start()
             got = [p.data for p in both]

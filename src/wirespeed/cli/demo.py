@@ -7,6 +7,7 @@ file: at full speed, a file that took all of it would fill a disk within minutes
 import inspect
 import tempfile
 import textwrap
+from contextlib import AbstractContextManager
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def main(arguments: Any) -> int:
         print(introduction(one_hop.python), flush=True)
     arguments.seconds = arguments.seconds or SECONDS
     target = arguments.output or Path(tempfile.mkdtemp(prefix="wirespeed-demo-")) / "out.pcap"
-    with resources.as_file(resources.files("wirespeed") / "data" / "demo.pcap") as capture:
+    with demo_capture() as capture:
         source = make("pcap", str(capture), {"loop": "inf"})
         source.name = "pcap:demo.pcap"  # its whole path would fill half of the table
         again = source >> one_hop >> make("null", "", {})
@@ -44,6 +45,11 @@ def main(arguments: Any) -> int:
     if not arguments.json:
         print(f"\n{once.packets:,} of its {once.received:,} packets, changed: {target}")
     return code if once.balanced else 1
+
+
+def demo_capture() -> AbstractContextManager[Path]:
+    """The capture that comes with wirespeed, as a file for as long as the context lasts."""
+    return resources.as_file(resources.files("wirespeed") / "data" / "demo.pcap")
 
 
 def introduction(function: Any) -> str:

@@ -1,5 +1,6 @@
 """``wirespeed warm``: every kernel of the main path compiled into the cache, each with its seconds and its size."""
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,23 @@ def compile_stages() -> None:
 
 
 def rehearse(functions: list[Any]) -> None:
-    """Run a little of the main path, and each function: kernels that Python calls are compiled when it does."""
-    from wirespeed.engine.run import run
-    from wirespeed.ports import port
+    """Do a little of everything: kernels that Python calls are compiled when it calls them."""
+    import wirespeed as ws
+    from wirespeed.cli.demo import demo_capture
+    from wirespeed.cli.one_hop import one_hop
+    from wirespeed.ports.memory import MemoryPort
 
-    for function in functions:
-        run(port("null:count=64") >> function >> port("null:"))
+    with tempfile.TemporaryDirectory() as folder, demo_capture() as capture:
+        for function in [one_hop, *functions]:
+            ws.run(ws.port(f"pcap:{capture}") >> function >> ws.port(f"pcap:{folder}/out.pcap"))
+        one_hop(capture.read_bytes()[40:100], compiled=True)
+        ws.count_flows(f"pcap:{capture}")
+        ws.read(capture).table()
+    memory = MemoryPort()
+    memory.push([bytes(64)])
+    memory.close_input()
+    ws.run(ws.port("generator:count=64") >> memory, memory >> ws.port("null:"))
+    memory.pull()
 
 
 def table() -> str:

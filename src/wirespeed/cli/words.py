@@ -8,6 +8,7 @@ another one.
 
 import copy
 import importlib.util
+import os
 import re
 import sys
 import traceback
@@ -38,10 +39,12 @@ def build(words: Sequence[str], outputs: Sequence[str] = ()) -> Chain:
     functions = _functions(words[1:-1])
     ends = {words[-1]: _last(words[-1])}
     further = _further(functions, outputs, ends)
+    source = port_of(words[0])
+    _keep_apart(source, ends)
     rest: Chain | Element = ends[words[-1]]
     for function in reversed(functions):
         rest = function >> (rest, *further[function]) if function in further else function >> rest
-    return port_of(words[0]) >> rest
+    return source >> rest
 
 
 def port_of(word: str) -> Element:
@@ -54,6 +57,15 @@ def port_of(word: str) -> Element:
     near = did_you_mean(kind, KINDS).removesuffix("?").replace("'", "")
     hint = f"{near}:{target}?" if near else "; ports begin with " + listed(f"{k}:" for k in KINDS)
     raise GraphError(f"got {word!r}, which is neither a port nor a file of functions (.py){hint}")
+
+
+def _keep_apart(source: Element, ends: dict[str, Element]) -> None:
+    """Refuse to write over the file that is read: opening it for writing would empty it first."""
+    read = getattr(source, "target", "")
+    for word, end in ends.items():
+        written = getattr(end, "target", "")
+        if os.path.isfile(read) and os.path.exists(written) and os.path.samefile(read, written):
+            raise GraphError(f"{word} would write over the file that {source.name} reads; name another file")
 
 
 def _kind(word: str) -> str:

@@ -12,10 +12,12 @@ A packet for output k > 0 is appended to outbox k with :func:`emit`; a dropped o
 when it places the stage; the second part is written by the stage.  No other thread writes either.
 
 The Python side: an *element* of a graph has ``name`` and ``open(role, workers) -> part``; a part lives for one run and
-has ``place(site) -> Placement`` (called once for each worker), and may have ``service``, ``close`` and ``counters``.
+has ``place(site) -> Placement`` (called once for each worker) and ``close()``, and may have ``counters() -> dict`` for
+the report and ``service() -> float | None``, which the run's control thread calls: it does a little work and returns
+seconds until it wants to be called again, or None for never.  A service that raises ``PortError`` ends the run.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -145,6 +147,3 @@ class Part(Protocol):
 
     def close(self) -> None:
         """Called once after all workers have ended.  Errors that the data path met are raised or reported here."""
-
-
-Service = Callable[[], float | None]  # does a little work; seconds until it wants to be called again, None: never

@@ -16,7 +16,6 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from wirespeed.core.element import Element
@@ -26,9 +25,10 @@ from wirespeed.engine.graph import Graph, Node
 from wirespeed.engine.heartbeat import Heartbeat
 from wirespeed.engine.placement import GraphCopy, arena_for, pool_for
 from wirespeed.engine.report import Report
+from wirespeed.engine.services import Services
 from wirespeed.engine.snapshot import drain, stage_report, worker_report
 from wirespeed.engine.worker import work
-from wirespeed.errors import WirespeedError
+from wirespeed.errors import PortError, WirespeedError
 
 log = logging.getLogger("wirespeed")
 CONTROL_S = 0.1  # the control thread looks at least so often
@@ -112,30 +112,24 @@ class Running:
                 self._finished_workers.set()
 
     def _run_control(self) -> None:
-        services = [s for p in dict.fromkeys(self._parts.values()) if (s := getattr(p, "service", None))]
+        services = Services(getattr(part, "service", None) for part in dict.fromkeys(self._parts.values()))
         heartbeat = Heartbeat(self._copies, self._note)
-        due = dict.fromkeys(services, 0.0)
-        try:
-            while not self._finished_workers.wait(self._next_look(due)):
-                heartbeat.look()
-                if not threading.main_thread().is_alive():
-                    self.stop()
-                for service in [s for s, at in due.items() if at <= time.monotonic()]:
-                    again = service()
-                    due[service] = float("inf") if again is None else time.monotonic() + again
-        except Exception as error:
-            log.exception("a port's service failed; the run is stopped")
-            self._note(f"a port's service failed: {error}")
-            self.stop()
-            self._finished_workers.wait()
+        while not self._finished_workers.wait(min(CONTROL_S, services.wait_s())):
+            heartbeat.look()
+            if not threading.main_thread().is_alive():
+                self.stop()
+            try:
+                services.run_due()
+            except PortError as error:  # a port that can do nothing more ends the run, as a reader does that went away
+                self._note(str(error))
+                self.stop()
+            except Exception as error:
+                log.exception("a port's service failed; the run is stopped")
+                self._note(f"a port's service failed: {error!r}")
+                self.stop()
         for thread in self._threads:
             thread.join()
         self._finish()
-
-    @staticmethod
-    def _next_look(due: Mapping[Any, float]) -> float:
-        nearest = min(due.values(), default=float("inf"))
-        return max(0.0, min(CONTROL_S, nearest - time.monotonic()))
 
     def _finish(self) -> None:
         """After the last worker: close the parts, take the final report, give the memory back."""

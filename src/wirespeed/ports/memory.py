@@ -9,10 +9,10 @@ Thread rule: any thread may push and pull; each end has a lock.
 """
 
 import itertools
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -71,7 +71,7 @@ class MemoryPort(Element):
         self.name = f"memory:{target}"
         self.size: int = options.read(self.KIND, self.OPTIONS, given)["size"]
         self._queues: dict[str, FrameQueue] = {}
-        self._locks = {"source": threading.Lock(), "sink": threading.Lock()}
+        self._locks = {"source": Lock(), "sink": Lock()}
         self._runs = {"source": 0, "sink": 0}  # that have it open in this role
         self._written = False  # whether any run had it as a sink
 

@@ -183,6 +183,23 @@ def grab(cache, burst, n):
     return n
 
 
+@kernel
+def exchange(f, cache, burst, done, n, e):
+    """Put a packet of any length in the place of the free one at ``done`` of a burst.
+
+    Return how many packets the burst holds then: ``n``, fewer when the spare ones were all that the pool had, or
+    ``done`` when those were not enough.
+    """
+    put_bulk(cache, burst + 8 * done, i64(1))
+    handle = make_long(f, cache, e)
+    if handle == 0:
+        put_bulk(cache, burst + 8 * (done + 1), n - done - 1)
+        n = done + 1
+        handle = make_long(f, cache, e)
+    store_i64(burst + 8 * done, handle)
+    return n if handle != 0 else done
+
+
 @kernel(inline=True)
 def fill(f, state, burst, n):
     """Make packets of the next entries in the ``n`` free ones that ``burst`` holds; return how many.
@@ -196,7 +213,7 @@ def fill(f, state, burst, n):
     entry = scan.entries + ENTRY * first
     paced = f.pace != AT_ONCE
     now = start_clock(f, state) if paced else i64(0)
-    done, kept, total = i64(0), n, i64(0)
+    done, total = i64(0), i64(0)
     while done < n and first < count:
         e = Entry(entry)
         captured = i64(e.captured)
@@ -212,12 +229,9 @@ def fill(f, state, burst, n):
         elif not can_hold(cache, captured):
             count_drops(state, TOO_LONG, 1)
         else:
-            put_bulk(cache, burst + 8 * done, i64(1))  # it gets one of its own, or several
-            handle = make_long(f, cache, e)
-            if handle == 0:
-                kept = done + 1
+            n = exchange(f, cache, burst, done, n, e)
+            if n == done:
                 break
-            store_i64(burst + 8 * done, handle)
             done += 1
             total += captured
         if paced:
@@ -226,10 +240,7 @@ def fill(f, state, burst, n):
         first += 1
     scan.first = first
     head.bytes += u64(total)
-    if kept == n:
-        put_bulk(cache, burst + 8 * done, n - done)
-    else:
-        put_bulk(cache, burst + 8 * kept, n - kept)
+    put_bulk(cache, burst + 8 * done, n - done)
     return done
 
 

@@ -10,7 +10,17 @@ import numpy as np
 
 from wirespeed.core import packet
 from wirespeed.core.packet import Packet, data, last
-from wirespeed.jit.intrinsics import fill, load_be16, load_be32, load_u8, load_u64, move, store_be16, store_be32, store_u64
+from wirespeed.jit.intrinsics import (
+    fill,
+    load_be16,
+    load_be32,
+    load_u8,
+    load_u64,
+    move,
+    store_be16,
+    store_be32,
+    store_u64,
+)
 from wirespeed.jit.kernel import kernel
 from wirespeed.net.checksum import (
     fill_icmp,

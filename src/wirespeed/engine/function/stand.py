@@ -1,7 +1,7 @@
 """A place for one packet outside of any graph, in which a user's function can be tried: ``one_hop(frame)``."""
 
 from collections.abc import Mapping
-from threading import Thread
+from threading import Event, Thread
 
 from wirespeed.core.arena import Arena
 from wirespeed.core.packet import HEADROOM, Packet
@@ -27,6 +27,8 @@ class Stand:
         self.arena = Arena(Packet.size + room + size + 4 * PAGE, huge=False)
         self.packet = self.arena.alloc(Packet.size)
         self.state = self.arena.alloc(size)
+        self.idle = Event()
+        self.idle.set()
         self._fill_packet(data, room, record)
         self._fill_head()
 
@@ -71,8 +73,9 @@ class Stand:
         return libc.copy_out(p.buffer + p.data, p.length)
 
     def close(self) -> None:
-        """Give the memory back."""
-        self.arena.close()
+        """Give the memory back, unless a kernel is still at work on it."""
+        if self.idle.is_set():
+            self.arena.close()
 
 
 def run(stage: Stage, stand: Stand, may_loop: bool) -> int:
@@ -83,16 +86,23 @@ def run(stage: Stage, stand: Stand, may_loop: bool) -> int:
     stage.address  # noqa: B018  (compiles it, here and not in the thread)
     libc.copy_in(stand.burst, stand.packet.to_bytes(8, "little"))
     left: list[int] = []
+
+    def call() -> None:
+        left.append(stage(stand.state, stand.burst, 1))
+        stand.idle.set()
+
     if may_loop:
-        thread = Thread(target=lambda: left.append(stage(stand.state, stand.burst, 1)), name=f"trying {stage.name}")
-        thread.start()
+        thread = Thread(target=call, name=f"trying {stage.name}")
+        stand.idle.clear()
         try:
-            thread.join()
+            thread.start()
+            stand.idle.wait()  # Thread.join does not wait any more once Ctrl-C has interrupted it
         finally:
             stand.stop()
-            thread.join()
+            while not stand.idle.wait(0.1) and thread.is_alive():
+                pass
     else:
-        left.append(stage(stand.state, stand.burst, 1))
+        call()
     if stand.failed:
         raise FunctionError(f"{stage.name} failed inside; the interpreted form may show where")
     return 0 if left == [1] else stand.verdict

@@ -364,7 +364,7 @@ def translate(program: Program, source: Source, name: str, kinds: tuple[Kind, ..
     result = NOTHING
     for kind, _ in self.results:
         result = kind if result == NOTHING else join(result, kind) or result
-    if self.reachable and self.results or result == NOTHING:
+    if (self.reachable and self.results) or result == NOTHING:
         body.append(ast.Return(ast.Constant(0)))
     arguments = [*([] if main else [self.packet]), *parameters]
     given = ast.arguments([], [ast.arg(a) for a in arguments], None, [], [], None, [])

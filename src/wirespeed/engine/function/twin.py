@@ -16,7 +16,7 @@ from wirespeed.engine.function.arithmetic import wrap
 from wirespeed.engine.function.kinds import array_code
 from wirespeed.jit.layout import Layout
 from wirespeed.net import hashing
-from wirespeed.net.parse import EVERYTHING, locate
+from wirespeed.net.parse import EVERYTHING, PAYLOAD, locate
 
 
 class Header(pkt.Header):
@@ -165,6 +165,10 @@ class Packet(pkt.Pkt):
         object.__setattr__(self, "ws_length", record.length)
         object.__setattr__(self, "ws_found", self._places(self.ws_want))
 
+    def ws_places(self, bit: int) -> dict[str, int]:
+        """Where things are, one of which has that bit; what the function does not name, only a debugger asks for."""
+        return self.ws_found if bit & self.ws_want else self._places(EVERYTHING)
+
     def _places(self, want: int) -> dict[str, int]:
         link = Record.at(self.ws_record).link
         return dict(zip(runtime.FOUND, map(int, locate(self.ws_frame, self.ws_length, link, want)), strict=True))
@@ -180,8 +184,7 @@ class Packet(pkt.Pkt):
 
     def _header(self, name: str) -> Header:
         place = runtime.PLACES[name]
-        # A header that the function does not name is looked at in a debugger only.
-        found = self.ws_found if place.bit & self.ws_want else self._places(EVERYTHING)
+        found = self.ws_places(place.bit)
         if found["layers"] & place.bit:
             at = self.ws_frame + (found[place.slot] if place.slot else 0) + place.more
             return Header(place.layout, at, at)
@@ -206,7 +209,7 @@ def _frame(packet: Packet) -> Bytes:
 
 
 def _payload(packet: Packet) -> Bytes:
-    found = packet.ws_found
+    found = packet.ws_places(PAYLOAD)
     start = min(max(found["payload"], 0), packet.ws_length)
     return Bytes(packet.ws_frame + start, min(max(found["end"], start), packet.ws_length) - start)
 

@@ -1,0 +1,19 @@
+"""Looks into what LLVM made of a kernel."""
+
+from types import FunctionType
+
+from wirespeed.jit.kernel import kernel
+
+
+def fresh(dispatcher):
+    """The same kernel, to be compiled in this process: what came from the disk cache cannot be looked into."""
+    function = dispatcher.py_func
+    nowhere = function.__code__.replace(co_filename="<fresh>")  # what has no file is not cached
+    return kernel(FunctionType(nowhere, function.__globals__, function.__name__, function.__defaults__))
+
+
+def intermediate(dispatcher):
+    """The LLVM code of a kernel that was compiled in this process."""
+    (text,) = dispatcher.inspect_llvm().values()
+    assert "define" in text
+    return text
