@@ -5,11 +5,12 @@ from types import FunctionType
 from wirespeed.jit.kernel import kernel
 
 
-def fresh(dispatcher):
+def fresh(dispatcher, *, inline=False):
     """The same kernel, to be compiled in this process: what came from the disk cache cannot be looked into."""
     function = dispatcher.py_func
     nowhere = function.__code__.replace(co_filename="<fresh>")  # what has no file is not cached
-    return kernel(FunctionType(nowhere, function.__globals__, function.__name__, function.__defaults__))
+    again = FunctionType(nowhere, function.__globals__, function.__name__, function.__defaults__)
+    return kernel(again, inline=inline)
 
 
 def intermediate(dispatcher):

@@ -50,7 +50,8 @@ def test_a_word_becomes_a_port_with_its_options():
 
 
 @pytest.mark.parametrize(
-    ("word", "times"), [("max", None), ("original", 1), ("2.0", 2), ("0.1", Fraction(1, 10)), ("3x", 3), ("1/3", Fraction(1, 3))]
+    ("word", "times"),
+    [("max", None), ("original", 1), ("2.0", 2), ("0.1", Fraction(1, 10)), ("3x", 3), ("1/3", Fraction(1, 3))],
 )
 def test_speeds_are_words_or_numbers_of_times(word, times):
     assert port(f"pcap:a,speed={word}").times == times
@@ -129,7 +130,9 @@ def test_comments_and_other_options_go_from_pcapng_to_pcapng(tmp_path):
         files.section(">")
         + files.interface(order=">")
         + b"".join(
-            files.enhanced(FRAMES[i], i, extra=files.options((1, b"number %d" % i), (4, bytes(7) + b"\3"), order=">"), order=">")
+            files.enhanced(
+                FRAMES[i], i, extra=files.options((1, b"number %d" % i), (4, bytes(7) + b"\3"), order=">"), order=">"
+            )
             for i in range(8)
         )
         + files.enhanced(b"none", 9, order=">")
@@ -145,7 +148,9 @@ def test_comments_and_other_options_go_from_pcapng_to_pcapng(tmp_path):
 def test_standard_input_and_output_are_captures(tmp_path, pack):
     program = "import wirespeed as ws; r = ws.run(ws.port('pcap:-') >> ws.port('pcap:-')); assert r.balanced, r"
     frames = numbered_frames(3_000)
-    done = subprocess.run([sys.executable, "-c", program], input=pack(files.pcap(frames)), capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=pack(files.pcap(frames)), capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stderr.decode()
     assert [p.data for p in model.read(done.stdout).packets] == frames
 

@@ -14,6 +14,7 @@ from wirespeed.core.frame import Packet
 from wirespeed.core.packet import HEADROOM
 from wirespeed.core.packet import Packet as Record
 from wirespeed.core.pool import PacketPool
+from wirespeed.jit.libc import copy_in
 from wirespeed.net.capture.outlet import CHUNK
 from wirespeed.ports.pcap import CaptureTap, PcapPort
 
@@ -57,7 +58,9 @@ def test_packets_are_written_in_order_with_all_that_is_known(tmp_path, pool, suf
         assert driver.drops() == {}
     found = model.read(path.read_bytes())
     assert found.damage is None
-    assert [(p.data, p.time, p.wire, p.link) for p in found.packets] == [(p.data, p.time, p.wire, p.link) for p in packets]
+    assert [(p.data, p.time, p.wire, p.link) for p in found.packets] == [
+        (p.data, p.time, p.wire, p.link) for p in packets
+    ]
 
 
 @each_suffix
@@ -81,9 +84,7 @@ def test_data_anywhere_in_the_buffer_is_written_exactly(tmp_path, pool, shift):
             p = Record.at(handle)
             data = bytes([size]) * size
             p.data = p.capacity - size - shift
-            import ctypes
-
-            ctypes.memmove(p.buffer + p.data, data, size)
+            copy_in(p.buffer + p.data, data)
             driver.burst[0] = handle
             assert driver.call(1) == 0
     assert written(path) == [bytes([size]) * size for size in (0, 1, 60, 64, 100)]

@@ -27,7 +27,7 @@ from wirespeed.net.capture.scan import Entry
 from wirespeed.ports import pacing
 from wirespeed.ports.options import rate as parse_rate
 from wirespeed.ports.pcap import PcapPort
-from wirespeed.ports.pcap_source import BY_TIME, Feed, due, pass_on
+from wirespeed.ports.pcap_feed import BY_TIME, Feed, due, pass_on
 
 PACKERS = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress, "zstd": zstandard.compress}
 
@@ -65,7 +65,9 @@ def test_packets_are_those_of_the_file(path, pool, name):
     with opened(path, pool, SAMPLES[name]) as source:
         got = all_of(source)
         expected = model.read(SAMPLES[name]).packets
-        assert [(p.data, p.time, p.wire, p.link) for p in got] == [(p.data, p.time, p.wire or len(p.data), p.link) for p in expected]
+        assert [(p.data, p.time, p.wire, p.link) for p in got] == [
+            (p.data, p.time, p.wire or len(p.data), p.link) for p in expected
+        ]
         assert source.head.bytes == sum(len(p.data) for p in expected)
         assert source.part.counters() == {}
 
@@ -92,10 +94,10 @@ def test_long_frames_are_chains_with_the_whole_told_in_their_first_segment(path,
 
 
 def test_a_frame_that_needs_more_than_half_of_the_pool_is_dropped_and_counted(path):
-    with PacketPool(16, HEADROOM + 64) as pool:
-        with opened(path, pool, files.pcap([b"a" * 5000, b"b" * 100, b"c" * 1600, b"d"])) as source:
-            assert [p.data for p in all_of(source)] == [b"b" * 100, b"d"]
-            assert source.drops() == {"too_long": 2}
+    data = files.pcap([b"a" * 5000, b"b" * 100, b"c" * 1600, b"d"])
+    with PacketPool(16, HEADROOM + 64) as pool, opened(path, pool, data) as source:
+        assert [p.data for p in all_of(source)] == [b"b" * 100, b"d"]
+        assert source.drops() == {"too_long": 2}
 
 
 def test_an_empty_pool_loses_nothing(path):
@@ -140,10 +142,10 @@ def test_a_packet_carries_its_options_and_interface(path, pool):
 
 def test_options_that_do_not_fit_a_packet_are_left_out_and_counted(path):
     extra = files.options((1, b"short"), (1, b"x" * 3000), (1, b"after"))
-    with PacketPool(20, HEADROOM + 256) as pool:
-        with opened(path, pool, files.section() + files.interface() + files.enhanced(b"x", extra=extra)) as source:
-            assert [p.data for p in all_of(source)] == [b"x"]
-            assert source.part.counters() == {"options cut": 1}
+    data = files.section() + files.interface() + files.enhanced(b"x", extra=extra)
+    with PacketPool(20, HEADROOM + 256) as pool, opened(path, pool, data) as source:
+        assert [p.data for p in all_of(source)] == [b"x"]
+        assert source.part.counters() == {"options cut": 1}
 
 
 @pytest.mark.parametrize("packer", PACKERS)
@@ -312,7 +314,9 @@ def test_gaps_of_ten_kpps_are_held_over_eight_billion_packets():
     for k in (1, 10, 2**31, 2**32 + 1, 2**33):
         assert pacing.due(hundred_us, k) == k * 100_000
     anchor = 1_000_000_000_000_000_000
-    assert scheduled([i * 100_000 + anchor for i in range(1000)], Fraction(1)) == [1000 + i * 100_000 for i in range(1000)]
+    assert scheduled([i * 100_000 + anchor for i in range(1000)], Fraction(1)) == [
+        1000 + i * 100_000 for i in range(1000)
+    ]
     years = 10 * 365 * 86400 * 10**9
     assert scheduled([anchor, anchor + years, anchor + years + 1], Fraction(1)) == [1000, 1000 + years, 1001 + years]
 

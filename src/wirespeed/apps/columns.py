@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from wirespeed.core.frame import Packet
 from wirespeed.errors import GraphError
-from wirespeed.jit.intrinsics import load_handle, store_be64, store_be16, store_u8, store_u16, store_u32, store_u64
+from wirespeed.jit.intrinsics import store_be64, store_u8, store_u16, store_u32, store_u64
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import layout
 from wirespeed.net import flow

@@ -67,7 +67,7 @@ def build(chains: Iterable[Chain | Element], taps: Mapping[str, Any] | None = No
 
 
 def _link(nodes: dict[tuple[Element, str], Node], source: Element, output: int, target: Element) -> None:
-    if source is target:
+    if source is target and not is_port(source):
         raise GraphError(
             f"{source.name} stands behind itself; an element has one place in a graph: make another one, "
             f"for a function with {source.name}.bind()"

@@ -121,7 +121,7 @@ class Report:
         lines = _align([_HEADINGS, *(_row(s) for s in self.stages)])
         for s in self.stages:
             lines += [f"  {s.name} dropped {n:,}: {s.sentences.get(r, r)} ({r})" for r, n in s.drops.items() if n]
-            lines += [f"  {s.name}: {k} = {v}" for k, v in s.counters.items()]
+            lines += [f"  {s.name} {k}: {v}" for k, v in s.counters.items()]
         lines += [f"  {note}" for note in self.notes]
         return "\n".join([*lines, self._summary()])
 

@@ -111,8 +111,10 @@ def invoke(w, number, node, burst, n, timed):
     if timed:
         start = cycles()
         left = call_stage(node.code, node.state, burst, n)
-        node.cycles += u64(cycles() - start)
-        node.timed += u64(n) if node.role != SOURCE else u64(max(left, 0))
+        passed = left if node.role == SOURCE else n
+        if passed > 0:  # what a source costs while it has nothing is no packet's cost
+            node.cycles += u64(cycles() - start)
+            node.timed += u64(passed)
     else:
         left = call_stage(node.code, node.state, burst, n)
     if left < 0:

@@ -20,8 +20,8 @@ from wirespeed.net.capture.target import Target, open_source
 from wirespeed.net.capture.writer import Form, WriterMemory
 from wirespeed.ports import pacing, pcap_sink, pcap_source
 from wirespeed.ports.options import Rate
+from wirespeed.ports.pcap_feed import AT_ONCE, BY_RATE, BY_TIME, SCAN, Feed
 from wirespeed.ports.pcap_pump import Pump
-from wirespeed.ports.pcap_source import AT_ONCE, BY_RATE, BY_TIME, SCAN, Feed
 
 log = logging.getLogger("wirespeed")
 WINDOW = SCAN + Scan.offset("window")
@@ -190,7 +190,11 @@ class SinkPart:
 
     def _counters(self) -> Counters:
         writer = self._memory.record
-        told: Counters = {"trouble": self._memory.trouble() or "", "missed": writer.missed, "cut to snaplen": writer.cut}
+        told: Counters = {
+            "trouble": self._memory.trouble() or "",
+            "missed": writer.missed,
+            "cut to snaplen": writer.cut,
+        }
         told |= {"options lost": writer.options_lost, "files": writer.files if writer.files > 1 else 0}
         return {name: value for name, value in told.items() if value}
 
@@ -200,8 +204,8 @@ class SinkPart:
             if not self._memory.address:
                 return
             self._memory.finish()
-            if self._states:
-                pcap_sink.book(self._states[0])
+            if self._states and self._memory.record.outlet.lost:
+                pcap_sink.book(self._states[0])  # the run's memory is still there, and its last report not yet made
             self._last = self._counters()
             self._memory.close()
         if "trouble" in self._last:

@@ -101,7 +101,8 @@ class Pump:
             piece = next(self._pass, None)
         except (Damaged, OSError) as error:
             self.damage = str(error)
-            return self._end()
+            self._end()
+            return None
         if piece is None:
             return self._end_pass()
         self._waiting = memoryview(piece)
@@ -113,14 +114,16 @@ class Pump:
         except BlockingIOError:
             return SOON_S
         except BrokenPipeError:
-            return self._end()
+            self._end()
+            return None
         self._waiting = self._waiting[size:]
         self._given += size
         return 0.0
 
     def _end_pass(self) -> float | None:
         if self.passes == 0:
-            return self._end()
+            self._end()
+            return None
         if self._given >= 0:
             set_boundary(self.window, self._given)
             self._given = -1

@@ -1,13 +1,9 @@
-"""The stage that makes packets of a capture, and the pace at which it does.
+"""The stage that makes packets of a capture.
 
 Theory of operation
 -------------------
-All workers share one *feed*: the scan through the file, what was found and not yet given, and the pace.  A worker
-takes a burst from it under the feed's lock and copies the bytes into packets of its own cache.
-
-A packet's due time is reckoned from one anchor, never from the packet before (:mod:`wirespeed.ports.pacing` for a
-rate).  By the file's own time stamps, the nanoseconds since the first packet are summed exactly and scaled once; where
-time stands still or goes back, the gap is nothing, and a packet without a time has none.
+All workers share one feed (:mod:`wirespeed.ports.pcap_feed`).  A worker takes a burst from it under the feed's lock and
+copies the bytes into packets of its own cache, once.
 
 A frame larger than a buffer becomes a chain.  One that needs more than half of the pool is dropped, for it might never
 find as many buffers free.
@@ -23,39 +19,14 @@ from wirespeed.core.stage import FIRST_REASON, Head, count_drops
 from wirespeed.jit.intrinsics import copy, load_handle, load_i64, store_i64
 from wirespeed.jit.kernel import kernel, stage
 from wirespeed.jit.layout import layout
-from wirespeed.jit.libc import monotonic_ns
 from wirespeed.net.capture.options import carry
-from wirespeed.net.capture.scan import ENTRY, Entry, Scan
-from wirespeed.net.capture.scanner import find, over, restart
-from wirespeed.net.capture.window import STREAM, refill
-from wirespeed.ports.pacing import Pacer, advance, begin
+from wirespeed.net.capture.scan import ENTRY, Entry
+from wirespeed.ports.pcap_feed import AT_ONCE, Feed, more, must_wait, pass_on, start_clock
 
 u16, i64, u64 = np.uint16, np.int64, np.uint64
-AT_ONCE, BY_RATE, BY_TIME = 0, 1, 2
 DROPS = {"too_long": "The frame needs more than half of the pool's packets"}
 TOO_LONG = FIRST_REASON
 WHOLE = 64  # bytes of the blocks in which short frames are copied
-
-Feed = layout(
-    "CaptureFeed",
-    [
-        ("lock", "u4"),
-        ("ended", "u4"),  # nothing more will come
-        ("left", "i8"),  # packets still to give, or -1 for no end
-        ("passes", "i8"),  # passes that follow this one, or -1 for no end
-        ("gap_ns", "i8"),  # between two passes
-        ("pace", "i8"),  # AT_ONCE, BY_RATE or BY_TIME
-        ("times", "i8"),  # BY_TIME: time is scaled by per / times
-        ("per", "i8"),
-        ("anchor", "i8"),  # when the first packet was due; 0: not begun
-        ("elapsed", "i8"),  # nanoseconds from the first packet to the last one given, by their times
-        ("previous", "i8"),  # the time of the last one given, or 0
-        ("options_cut", "i8"),  # packets whose options did not fit, or went beyond their block
-        ("pacer", Pacer),
-        ("scan", Scan),
-    ],
-)
-SCAN = Feed.offset("scan")
 
 State = layout("CaptureSource", [("head", Head), ("feed", "i8"), ("shared", "i8"), (None, 48)])
 
@@ -127,54 +98,6 @@ def can_hold(cache, captured):
     return captured <= pool.room - HEADROOM + (pool.size // 2 - 1) * pool.room
 
 
-@kernel(inline=True)
-def elapsed_at(f, e):
-    """Nanoseconds from the first packet to an entry, by their times."""
-    gap = e.time - f.previous
-    return f.elapsed + gap if e.time != 0 and f.previous != 0 and gap > 0 else f.elapsed
-
-
-@kernel(inline=True)
-def due(f, e):
-    """When an entry is due."""
-    if f.pace == BY_RATE:
-        return f.pacer.due
-    elapsed, times = elapsed_at(f, e), f.times
-    # Two products, so that neither overflows: a remainder is less than ``times``, which is at most a million.
-    return f.anchor + elapsed // times * f.per + elapsed % times * f.per // times
-
-
-@kernel
-def must_wait(f, state, e, now):
-    """Whether an entry is not due yet; then the worker is told until when to sleep."""
-    when = due(f, e)
-    if when > now:
-        Head(state).due_ns = when
-    return when > now
-
-
-@kernel
-def pass_on(f, e):
-    """Set the clock on to the packet after an entry."""
-    if f.pace == BY_RATE:
-        advance(f.pacer, i64(e.captured))
-        return
-    f.elapsed = elapsed_at(f, e)
-    if e.time != 0:
-        f.previous = e.time
-
-
-@kernel(inline=True)
-def start_clock(f, state):
-    """The time now; the first one is the anchor."""
-    Head(state).due_ns = 0
-    now = monotonic_ns()
-    if f.anchor == 0:
-        f.anchor = now
-        begin(f.pacer, now)
-    return now
-
-
 @kernel
 def grab(cache, burst, n):
     """Take ``n`` packets from the pool, or as many as it has, in halves; return how many."""
@@ -242,35 +165,6 @@ def fill(f, state, burst, n):
     head.bytes += u64(total)
     put_bulk(cache, burst + 8 * done, n - done)
     return done
-
-
-@kernel
-def next_pass(f):
-    """The scan is over: begin another pass, if there is to be one; False when there is not."""
-    scan = f.scan
-    if f.passes == 0 or scan.packets == 0:
-        return False
-    if scan.window.source == STREAM and scan.window.ended == 0:
-        # Damage in the middle of an unpacked file: the rest of this pass is in the pipe before the next one.
-        scan.window.at = scan.window.end
-        refill(scan.window)
-        return True
-    if f.passes > 0:
-        f.passes -= 1
-    restart(scan)
-    f.previous = 0
-    f.anchor += f.gap_ns
-    f.pacer.due += f.gap_ns
-    return True
-
-
-@kernel
-def more(f, feed):
-    """Find more packets; how many there are.  Notes when nothing more will come."""
-    n = find(feed + SCAN)
-    if n == 0 and over(f.scan) and not next_pass(f):
-        f.ended = 1
-    return n
 
 
 @kernel(inline=True)

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 PAD = b"\0\0\0"
 
 
-def pcap_header(order: str = "<", magic: int = 0xA1B2C3D4, link: int = 1, snaplen: int = 65535, version=(2, 4)) -> bytes:
+def pcap_header(
+    order: str = "<", magic: int = 0xA1B2C3D4, link: int = 1, snaplen: int = 65535, version=(2, 4)
+) -> bytes:
     return struct.pack(order + "IHHiIII", magic, *version, 0, 0, snaplen, link)
 
 
@@ -70,7 +72,13 @@ def old_packet(
     data: bytes, ticks: int = 0, number: int = 0, wire: int | None = None, extra: bytes = b"", order: str = "<"
 ) -> bytes:
     head = struct.pack(
-        order + "HHIIII", number, 0xFFFF, ticks >> 32, ticks & 0xFFFFFFFF, len(data), len(data) if wire is None else wire
+        order + "HHIIII",
+        number,
+        0xFFFF,
+        ticks >> 32,
+        ticks & 0xFFFFFFFF,
+        len(data),
+        len(data) if wire is None else wire,
     )
     return block(2, head + data + PAD[: -len(data) % 4] + extra, order)
 
@@ -114,7 +122,17 @@ SAMPLES: dict[str, bytes] = {
         + old_packet(FRAMES[6], 77, 1, extra=options((1, b"an old one")))
         + block(5, b"statistics")
         + section(">")
-        + interface(1, extra=options((9, b"\x06", ), order=">"), order=">")
+        + interface(
+            1,
+            extra=options(
+                (
+                    9,
+                    b"\x06",
+                ),
+                order=">",
+            ),
+            order=">",
+        )
         + enhanced(FRAMES[7], 99, extra=options((4, bytes(7) + b"\2"), (1, b"x"), order=">"), order=">")
         + simple(FRAMES[2], order=">")
         + section()

@@ -86,7 +86,9 @@ def main() -> None:
     arguments = parser.parse_args()
     begin = time.monotonic()
     packets = sum(run(n, seed, arguments.captures) for n, seed in rounds(arguments.count, arguments.seed))
-    print(f"{arguments.count:,} inputs, {packets:,} packets, {arguments.count / (time.monotonic() - begin):,.0f} inputs/s")
+    print(
+        f"{arguments.count:,} inputs, {packets:,} packets, {arguments.count / (time.monotonic() - begin):,.0f} inputs/s"
+    )
 
 
 if __name__ == "__main__":

@@ -169,7 +169,9 @@ def _pcapng(found: Read, data: bytes) -> Read:
     return found
 
 
-def _packet(found: Read, block: bytes, kind: int, order: str, at: int, table: list[_Interface], local: list[int]) -> int:
+def _packet(
+    found: Read, block: bytes, kind: int, order: str, at: int, table: list[_Interface], local: list[int]
+) -> int:
     if len(block) < (16 if kind == 3 else 32):
         return int(s.BLOCK_SIZE)
     high = low = number = 0

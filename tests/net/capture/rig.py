@@ -62,7 +62,9 @@ class Rig:
         packets = []
         while n := find(self.address):
             for entry in Entry.array_at(self.record.entries, n):
-                data, options = ((int(entry[k]), int(entry[v])) for k, v in (("address", "captured"), ("options", "options_size")))
+                data, options = (
+                    (int(entry[k]), int(entry[v])) for k, v in (("address", "captured"), ("options", "options_size"))
+                )
                 packets.append(
                     Found(
                         copy_out(*data), int(entry["time"]), int(entry["wire"]), int(entry["link"]),

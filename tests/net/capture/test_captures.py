@@ -32,7 +32,10 @@ PADDED_SIMPLE = {"pcapng-test-generator/output_le/basic/test012.pcapng"}
 
 # What tshark 4.0 reads otherwise: file -> (packets that tshark reads, why).
 REFUSED = {
-    "gopacket/pcapgo/tests/be/test901.pcapng": (1, "it ends at the section of version 2.0, we note the version and go on"),
+    "gopacket/pcapgo/tests/be/test901.pcapng": (
+        1,
+        "it ends at the section of version 2.0, we note the version and go on",
+    ),
     "gopacket/pcapgo/tests/le/test901.pcapng": (1, "the same"),
     "libpcap/pcapng-invalid-vers-1.pcapng": (0, "section of version 0.1"),
     "libpcap/pcapng-invalid-vers-2.pcapng": (0, "section of version 1.1"),
@@ -119,7 +122,9 @@ def test_every_capture_is_as_its_manifest_says(captures):
 def tshark(path: Path) -> list[tuple[int, int, int]]:
     """Time in nanoseconds, length on the wire and length of each frame."""
     fields = ["-e", "frame.time_epoch", "-e", "frame.len", "-e", "frame.cap_len"]
-    done = subprocess.run(["tshark", "-r", str(path), "-T", "fields", *fields], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["tshark", "-r", str(path), "-T", "fields", *fields], capture_output=True, text=True, check=False
+    )
     rows = []
     for line in done.stdout.splitlines():
         time, wire, captured = line.split("\t")
@@ -128,7 +133,9 @@ def tshark(path: Path) -> list[tuple[int, int, int]]:
     return rows
 
 
-def explained(name: str, ours: list[tuple[int, int, int]], theirs: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+def explained(
+    name: str, ours: list[tuple[int, int, int]], theirs: list[tuple[int, int, int]]
+) -> list[tuple[int, int, int]]:
     """What tshark reads of a file, without the differences that are known and explained above."""
     if name in REFUSED:
         assert len(theirs) == REFUSED[name][0], name

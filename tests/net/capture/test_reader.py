@@ -159,7 +159,9 @@ def test_damage_ends_the_reading_and_is_told_and_logged(caplog):
         assert (reader.damage.what, reader.damage.offset, reader.damage.packet) == (scan.CUT_SHORT, len(data) - 144, 8)
         assert reader.read() is None
     (message,) = caplog.messages
-    assert message.endswith(f"ends in the middle of a record, at packet 8, byte {len(data) - 144}; the 7 packets before are good")
+    assert message.endswith(
+        f"ends in the middle of a record, at packet 8, byte {len(data) - 144}; the 7 packets before are good"
+    )
 
 
 def test_damage_is_raised_after_the_good_packets_when_strict(tmp_path):
@@ -182,7 +184,7 @@ def test_faults_are_counted_and_passed_over():
 def test_a_compressed_file_cut_short_gives_what_is_there(pack, tmp_path, caplog):
     path = tmp_path / "cut"
     frames = [os.urandom(1000) for _ in range(3000)]
-    path.write_bytes(pack(files.pcap(frames))[: -1_000_000])
+    path.write_bytes(pack(files.pcap(frames))[:-1_000_000])
     with CaptureReader(path) as reader:
         got = [p.data for p in reader.packets()]
         assert got == frames[: len(got)]

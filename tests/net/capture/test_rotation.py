@@ -27,6 +27,10 @@ def write(folder, name: str, form: Form, frames, times=None) -> list[model.Read]
     return [model.read(path.read_bytes()) for path in sorted(folder.iterdir())]
 
 
+def all_frames(paths) -> list[bytes]:
+    return [frame for part in frames_of([model.read(path.read_bytes()) for path in paths]) for frame in part]
+
+
 def frames_of(found: list[model.Read]) -> list[list[bytes]]:
     assert all((f.damage, f.faults) == (None, 0) for f in found)
     return [[p.data for p in f.packets] for f in found]
@@ -92,11 +96,9 @@ def test_a_next_file_that_cannot_be_opened_loses_no_packet(tmp_path):
             except PortError:
                 pass  # said each time, and the packet is written all the same
         writer.close()
-    first, third = (frames_of([model.read((tmp_path / f"a-0000{n}.pcap").read_bytes())])[0] for n in (1, 3))
-    assert first + third == frames[: len(first + third)]
-    assert len(first + third) > 10
-    files = [p for p in sorted(tmp_path.iterdir()) if p.is_file()]
-    assert sum(frames_of([model.read(p.read_bytes()) for p in files]), []) == frames
+    names = [p for p in sorted(tmp_path.iterdir()) if p.is_file()]
+    assert [p.name for p in names[:2]] == ["a-00001.pcap", "a-00003.pcap"]
+    assert all_frames(names) == frames
 
 
 def test_numbers_end_without_writing_over_the_first_file(tmp_path):
@@ -111,9 +113,8 @@ def test_numbers_end_without_writing_over_the_first_file(tmp_path):
             pass
     with pytest.raises(PortError):
         writer.close()
-    names = sorted(p.name for p in tmp_path.iterdir())
-    assert names == ["a-00001.pcap", "a-99999.pcap"]
-    assert sum(frames_of([model.read((tmp_path / n).read_bytes()) for n in names]), []) == frames
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a-00001.pcap", "a-99999.pcap"]
+    assert all_frames(sorted(tmp_path.iterdir())) == frames
 
 
 def test_rotation_goes_on_after_a_write_that_failed(tmp_path):

@@ -229,7 +229,9 @@ def test_a_stream_without_bytes_gives_nothing_and_does_not_wait(rig):
 
 def test_one_call_looks_through_a_bounded_piece_of_a_file(tmp_path, rig):
     path = tmp_path / "blocks.pcapng"
-    path.write_bytes(files.section() + files.block(0x0BAD, bytes(1 << 20)) * 20 + files.interface() + files.enhanced(b"x"))
+    path.write_bytes(
+        files.section() + files.block(0x0BAD, bytes(1 << 20)) * 20 + files.interface() + files.enhanced(b"x")
+    )
     with path.open("rb") as file:
         rig.begin(window.FILE, file.fileno())
         assert find(rig.address) == 0

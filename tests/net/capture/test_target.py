@@ -77,7 +77,9 @@ def test_a_socket_where_nobody_listens_is_refused(tmp_path):
 
 @pytest.mark.parametrize("opened", [open_source, open_sink])
 def test_what_is_not_there_is_refused_with_its_error(opened):
-    with pytest.raises(PortError, match=r"cannot \w+ /no/such/file: No such file or directory; check the path") as caught:
+    with pytest.raises(
+        PortError, match=r"cannot \w+ /no/such/file: No such file or directory; check the path"
+    ) as caught:
         opened("/no/such/file")
     assert caught.value.errno == errno.ENOENT
 
@@ -99,7 +101,7 @@ def test_a_descriptor_open_the_wrong_way_is_refused():
     try:
         with pytest.raises(PortError, match="open for reading"):
             open_source(f"fd={writer}")
-        with pytest.raises(PortError, match="writing|Permission|Bad file"):
+        with pytest.raises(PortError, match=r"writing|Permission|Bad file"):
             open_sink(f"fd={reader}")
     finally:
         os.close(reader)

@@ -176,7 +176,7 @@ def test_a_packet_of_another_link_type_is_refused_by_pcap(tmp_path):
     path = tmp_path / "a.pcap"
     with CaptureWriter(path) as writer:
         writer.write(b"first", link=113)
-        with pytest.raises(PortError, match="link type 113 only; write a .pcapng file"):
+        with pytest.raises(PortError, match=r"link type 113 only; write a \.pcapng file"):
             writer.write(b"second", link=1)
         writer.write(b"third", link=113)
     assert [p.data for p in model.read(path.read_bytes()).packets] == [b"first", b"third"]

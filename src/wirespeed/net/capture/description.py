@@ -83,8 +83,8 @@ def _number(block: bytes, layout: Any, name: str, note: Any) -> int:
 def _section(block: bytes, note: Any) -> Section:
     pairs = parse(block[SectionBlock.size : -TRAILER], bool(note.swapped))
     version = (_number(block, SectionBlock, "major", note), _number(block, SectionBlock, "minor", note))
-    told = (_text(pairs, code) for code in (HARDWARE, SYSTEM, APPLICATION))
-    return Section(bool(note.swapped), version, *told, _comments(pairs))
+    hardware, system, application = (_text(pairs, code) for code in (HARDWARE, SYSTEM, APPLICATION))
+    return Section(bool(note.swapped), version, hardware, system, application, _comments(pairs))
 
 
 def _interface(block: bytes, note: Any) -> InterfaceDescription:

@@ -54,7 +54,8 @@ MODIFIED = 0xA1B2CD34  # microseconds, with ModifiedRecord
 # pcapng: every block begins with its type and its size and ends with its size again.
 Block = layout("Block", [("type", "u4"), ("size", "u4")])
 SectionBlock = layout(
-    "SectionBlock", [("type", "u4"), ("size", "u4"), ("magic", "u4"), ("major", "u2"), ("minor", "u2"), ("length", "i8")]
+    "SectionBlock",
+    [("type", "u4"), ("size", "u4"), ("magic", "u4"), ("major", "u2"), ("minor", "u2"), ("length", "i8")],
 )
 InterfaceBlock = layout(
     "InterfaceBlock", [("type", "u4"), ("size", "u4"), ("link", "u2"), (None, 2), ("snaplen", "u4")]

@@ -14,14 +14,11 @@ import select
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-import numpy as np
-import numpy.typing as npt
-
 from wirespeed.core.arena import Arena
 from wirespeed.core.frame import Packet
 from wirespeed.errors import PortError
-from wirespeed.jit.libc import copy_out
-from wirespeed.net.capture import damage, description, options, scan, window
+from wirespeed.net.capture import damage, description, scan, window
+from wirespeed.net.capture.burst import Burst
 from wirespeed.net.capture.container import Damaged, Unpacker
 from wirespeed.net.capture.damage import Damage
 from wirespeed.net.capture.description import InterfaceDescription, Section
@@ -32,71 +29,6 @@ from wirespeed.net.capture.target import Target, open_source
 log = logging.getLogger("wirespeed")
 READ = 1 << 18
 WINDOW = Scan.offset("window")
-
-
-class Burst:
-    """Some packets that follow one another.  Columns and bytes lie in the reader's window: good until the next burst."""
-
-    def __init__(self, entries: Any) -> None:
-        self.entries = entries
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def _column(self, name: str) -> npt.NDArray[Any]:
-        column: npt.NDArray[Any] = self.entries[name]
-        return column
-
-    @property
-    def address(self) -> npt.NDArray[np.int64]:
-        """Where each packet's bytes lie."""
-        return self._column("address")
-
-    @property
-    def time(self) -> npt.NDArray[np.int64]:
-        """Nanoseconds since 1970; 0 where the file gives no time."""
-        return self._column("time")
-
-    @property
-    def captured(self) -> npt.NDArray[np.uint32]:
-        """Bytes that are there."""
-        return self._column("captured")
-
-    @property
-    def wire(self) -> npt.NDArray[np.uint32]:
-        """Bytes that were on the wire."""
-        return self._column("wire")
-
-    @property
-    def link(self) -> npt.NDArray[np.uint16]:
-        """Link types (LINKTYPE_*)."""
-        return self._column("link")
-
-    @property
-    def interface(self) -> npt.NDArray[np.uint32]:
-        """Numbers into the reader's ``interfaces``."""
-        return self._column("interface")
-
-    def data(self, i: int) -> bytes:
-        """A copy of packet ``i``'s bytes."""
-        return copy_out(int(self.entries["address"][i]), int(self.entries["captured"][i]))
-
-    def options(self, i: int) -> list[tuple[int, bytes]]:
-        """The options of packet ``i``'s block as they stand in the file: codes and values."""
-        return options.parse(*self._options(i))
-
-    def comments(self, i: int) -> tuple[str, ...]:
-        """The comments on packet ``i``."""
-        return options.comments(*self._options(i))
-
-    def _options(self, i: int) -> tuple[bytes, bool]:
-        entry = self.entries[i]
-        return copy_out(int(entry["options"]), int(entry["options_size"])), bool(entry["swapped"])
-
-    def packet(self, i: int) -> Packet:
-        """Packet ``i`` as a value that stays good."""
-        entry = self.entries[i]
-        return Packet(self.data(i), int(entry["time"]), wire=int(entry["wire"]), link=int(entry["link"]))
 
 
 class CaptureReader:
@@ -178,7 +110,7 @@ class CaptureReader:
             try:
                 self._waiting = memoryview(next(self._pushed, b""))
             except Damaged as error:
-                self.damage = Damage(CONTAINER, 0, 0, 0, str(error))
+                self.damage = Damage(int(CONTAINER), 0, 0, 0, str(error))
         if not self._waiting:
             self._record.window.ended = 1
         self._waiting = self._waiting[window.push(self.address + WINDOW, self._waiting) :]
@@ -224,7 +156,8 @@ class CaptureReader:
             log.warning("%s", text)
 
     def _describe(self) -> None:
-        for self._notes, found in description.notes(self._record, self._notes):
+        for following, found in description.notes(self._record, self._notes):
+            self._notes = following
             if isinstance(found, Section):
                 self._sections.append(found)
             else:

@@ -76,7 +76,10 @@ Scan = layout(
         ("window", Window),
         # what kind of file it is
         ("format", "u4"),  # UNKNOWN, PCAP or PCAPNG
-        ("container", "u4"),  # a magic number of a compressed file was met; Python puts a decompressor before the window
+        (
+            "container",
+            "u4",
+        ),  # a magic number of a compressed file was met; Python puts a decompressor before the window
         ("swapped", "u4"),
         ("header", "u4"),  # bytes of a pcap record's header
         ("scale", "i8"),  # nanoseconds of a unit of a pcap record's fraction

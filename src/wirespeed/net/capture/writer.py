@@ -60,7 +60,9 @@ class WriterMemory:
         stream = not self.target.regular
         if rotates and stream:
             self.close()
-            raise PortError(f"{target} is not a regular file, which rotation needs; leave out rotate_size and rotate_time")
+            raise PortError(
+                f"{target} is not a regular file, which rotation needs; leave out rotate_size and rotate_time"
+            )
         memory = self._arena.alloc(heading.MEMORY)
         heading.init(self.address, memory, self.target.fd, stream=stream, pcapng=pcapng)
         self.record.micro, self.record.snaplen = not form.nanoseconds, form.snaplen
