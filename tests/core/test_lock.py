@@ -1,41 +1,47 @@
-"""The spin lock: what it guards is changed by one thread at a time."""
+"""The spin lock: one at a time, however many want it."""
 
 import threading
 
 import numpy as np
 
 from wirespeed.core.lock import lock, unlock
-from wirespeed.jit.intrinsics import load_i64, store_i64
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import layout
 
-Guarded = layout("TestGuarded", [("lock", "u4"), (None, 4), ("count", "i8"), ("twice", "i8")])
-TWICE = Guarded.offset("twice")
+Shared = layout("LockedCounter", [("lock", "u4"), (None, 4), ("count", "i8")])
 
 
 @kernel
-def add(at, n):
-    """Add to two plain words ``n`` times; return how often they were not in step."""
-    torn = np.int64(0)
+def count(address, n):
+    """Count up ``n`` times, each time in two steps that nobody may come between."""
+    s = Shared(address)
     for _ in range(n):
-        lock(Guarded(at))
-        if load_i64(at + TWICE) != 2 * Guarded(at).count:
-            torn += 1
-        Guarded(at).count += 1
-        store_i64(at + TWICE, 2 * Guarded(at).count)
-        unlock(Guarded(at))
-    return torn
+        lock(s)
+        value = s.count
+        s.count = value + 1
+        unlock(s)
 
 
-def test_threads_that_hold_the_lock_see_what_it_guards_whole():
-    memory = np.zeros(Guarded.size, np.uint8)
-    torn = []
-    add(memory.ctypes.data, 0)
-    threads = [threading.Thread(target=lambda: torn.append(add(memory.ctypes.data, 50_000))) for _ in range(3)]
+def test_nobody_comes_between_a_lock_and_its_release():
+    memory = np.zeros(Shared.size, np.uint8)
+    count(memory.ctypes.data, 1)
+    threads = [threading.Thread(target=count, args=(memory.ctypes.data, 50_000)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    record = Guarded(memory)
-    assert torn == [0, 0, 0]
-    assert (record.count, record.twice, record.lock) == (150_000, 300_000, 0)
+    assert Shared(memory).count == 200_001
+    assert Shared(memory).lock == 0
+
+
+def test_a_lock_that_is_held_is_waited_for():
+    memory = np.zeros(Shared.size, np.uint8)
+    Shared(memory).lock = 1
+    thread = threading.Thread(target=count, args=(memory.ctypes.data, 1))
+    thread.start()
+    thread.join(0.02)
+    assert thread.is_alive()
+    assert Shared(memory).count == 0
+    Shared(memory).lock = 0
+    thread.join()
+    assert Shared(memory).count == 1

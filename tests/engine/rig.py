@@ -18,7 +18,9 @@ HANDLES = 256
 class Rig:
     """``element`` placed once for a worker with ``outputs`` outputs; ``send`` runs it on frames as one burst."""
 
-    def __init__(self, element: Any, outputs: int = 1, *, worker: int = 0, workers: int = 1, capacity: int = HANDLES) -> None:
+    def __init__(
+        self, element: Any, outputs: int = 1, *, worker: int = 0, workers: int = 1, capacity: int = HANDLES
+    ) -> None:
         self.arena = Arena(1 << 20, huge=False)
         self.pool = PacketPool(2 * HANDLES)
         self.cache = self.pool.cache()

@@ -327,7 +327,9 @@ def test_an_exception_inside_costs_one_packet_and_is_counted() -> None:
 
 
 def test_the_interpreted_form_runs_the_lines_of_the_file(tmp_path: Path) -> None:
-    text = "def twice(x):\n    y = x * 2\n    return y\n\n\ndef f(pkt):\n    total = 1\n    total += twice(pkt.length)\n"
+    text = (
+        "def twice(x):\n    y = x * 2\n    return y\n\n\ndef f(pkt):\n    total = 1\n    total += twice(pkt.length)\n"
+    )
     python = define(tmp_path, text + "    return total\n")["f"]
     f = ws.function(python)
     f.interpreted()
@@ -377,5 +379,5 @@ def test_editors_are_told_every_header_and_field() -> None:
 
 
 def test_an_action_outside_of_a_function_says_where_it_belongs() -> None:
-    with pytest.raises(ws.FunctionError, match="call them inside of a function under @ws.function"):
+    with pytest.raises(ws.FunctionError, match=r"call them inside of a function under @ws\.function"):
         ws.decrement_ttl(3)  # type: ignore[arg-type]

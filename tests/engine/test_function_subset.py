@@ -204,7 +204,10 @@ def test_what_is_not_in_the_subset_is_refused_with_advice(tmp_path: Path, body: 
 IN_HELPERS = [
     ("return again(pkt)", "once_more, line 3: it calls itself (again -> once_more -> again); write a loop instead"),
     ("x = sometimes(pkt)", "sometimes, line 5: not every path returns a value; end sometimes with a return"),
-    ("x = mixed(pkt)", "mixed, line 9: it returns an IPv4 header here and a number in line 8; return the same everywhere"),
+    (
+        "x = mixed(pkt)",
+        "mixed, line 9: it returns an IPv4 header here and a number in line 8; return the same everywhere",
+    ),
     ("x = ttl(pkt.udp)", "ttl, line 10: no field 'ttl' in Udp; the fields are sport, dport, len, chksum"),
     ("return f(pkt, my, fixed)", "f, line 13: it calls itself (f -> f); write a loop instead"),
 ]
@@ -265,7 +268,7 @@ def test_accepted_cases_compile_to_the_same(tmp_path: Path) -> None:
 def test_what_cannot_be_a_function_is_refused() -> None:
     with pytest.raises(FunctionError, match="wanted a plain function to compile, got 3"):
         ws.function(3)  # type: ignore[call-overload]
-    with pytest.raises(FunctionError, match="a lambda, line .*: write a function with def instead"):
+    with pytest.raises(FunctionError, match=r"a lambda, line .*: write a function with def instead"):
         ws.function(lambda pkt: 0)
 
 

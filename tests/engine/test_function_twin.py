@@ -24,7 +24,14 @@ from wirespeed.jit.layout import layout
 Inner = layout("TwinInner", [("small", "i1"), ("large", ">u8")])
 My = layout(
     "TwinState",
-    [("count", "u8"), ("signed", "i4"), ("hits", "u2", 8), ("big", ">i4", 3), ("inner", Inner), ({"a": 3, "b": 13}, ">u2")],
+    [
+        ("count", "u8"),
+        ("signed", "i4"),
+        ("hits", "u2", 8),
+        ("big", ">i4", 3),
+        ("inner", Inner),
+        ({"a": 3, "b": 13}, ">u2"),
+    ],
 )
 
 IP4 = IP(src="10.1.2.3", dst="192.168.9.8", ttl=7)
@@ -190,7 +197,9 @@ def mixed(header: Any, state: Any, table: Any, factor: int = 3) -> tuple[int, in
     return header.ttl * factor, table[1]
 
 
-@ws.function(state=My, seen=np.zeros(4, np.int64), wide=np.arange(5, dtype=">u2"), fixed=np.array([2**64 - 1], np.uint64))
+@ws.function(
+    state=My, seen=np.zeros(4, np.int64), wide=np.arange(5, dtype=">u2"), fixed=np.array([2**64 - 1], np.uint64)
+)
 def with_state(pkt: ws.Pkt, my: Any, seen: Any, wide: Any, fixed: Any) -> int:
     """State and tables of all formats, inside and outside of their bounds, also by way of another function."""
     my.count += 1

@@ -128,7 +128,7 @@ def test_locate_finds_what_dissect_finds_near_the_common_case(edge: Edge, seed: 
     packet = (IPv6() if number == 0x86DD else IP()) / inside / Raw(bytes(generator.randrange(30)))
     original = bytes(ETHER / Dot1Q() / packet if number == 0x8100 else ETHER / packet)
     for place in range(12, min(len(original), 60)):
-        for value in (0, 1, 4, 5, 6, 17, 20, 28, 0x20, 0x3F, 0x40, 0x45, 0x46, 0x60, 0x81, 0xFF):
+        for value in (0, 1, 4, 5, 6, 7, 8, 17, 20, 28, 0x20, 0x3F, 0x40, 0x45, 0x46, 0x60, 0x81, 0xFF):
             frame = original[:place] + bytes([value]) + original[place + 1 :]
             check(frame, 1, edge.high(frame))
 

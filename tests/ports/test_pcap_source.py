@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import lzma
 import os
+import random
 import time
 from fractions import Fraction
 
@@ -14,8 +15,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import TORTURE
 from tests.driver import Driver, free
-from tests.net.capture import files, model
+from tests.net.capture import files, fuzz, model
 from tests.net.capture.files import FRAMES, SAMPLES
 from tests.net.capture.test_writer import numbered_frames
 from wirespeed.core.packet import HEADROOM, INTERFACE, META, Packet, copy_out
@@ -27,7 +29,7 @@ from wirespeed.net.capture.scan import Entry
 from wirespeed.ports import pacing
 from wirespeed.ports.options import rate as parse_rate
 from wirespeed.ports.pcap import PcapPort
-from wirespeed.ports.pcap_feed import BY_TIME, Feed, due, pass_on
+from wirespeed.ports.pcap_feed import FARTHEST_NS, Feed, due, pass_on, set_speed
 
 PACKERS = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress, "zstd": zstandard.compress}
 
@@ -193,6 +195,15 @@ def test_a_damaged_file_is_looped_over_up_to_its_damage(path, pool, packer):
         assert "at packet 4" in source.part.counters()["damage"]
 
 
+@pytest.mark.parametrize("pack", [gzip.compress, pytest.param(lambda d: d, id="plain")])
+def test_a_given_descriptor_is_looped_over_from_where_it_was(path, pool, pack):
+    path.write_bytes(b"prefix" + pack(files.pcap(FRAMES)))
+    with path.open("rb", buffering=0) as file:
+        file.seek(6)
+        with Driver(PcapPort(f"fd={file.fileno()}", loop=3).open("source", 1), pool=pool) as source:
+            assert [p.data for p in all_of(source)] == FRAMES * 3
+
+
 @pytest.mark.parametrize("data", [files.pcap([]), files.section(), files.pcap([])[:24] + b"x"])
 def test_an_endless_loop_over_no_packets_ends(path, pool, data):
     with opened(path, pool, data, loop="inf") as source:
@@ -259,6 +270,19 @@ def test_a_part_that_is_closed_leaves_no_descriptor(path, pool):
     assert set(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.parametrize("kind", ["plain", "gzip"])
+def test_mutated_captures_lose_no_packet_of_the_pool(path, kind):
+    generator, seeds = random.Random(3), fuzz.seeds()
+    with PacketPool(24, HEADROOM + 100) as pool:
+        for _ in range(20_000 if TORTURE else 150):
+            data = fuzz.mutated(generator.choice(seeds), generator)
+            content = gzip.compress(data, 1) if kind == "gzip" else data
+            with contextlib.suppress(PortError), opened(path, pool, content, loop=generator.randint(1, 2)) as source:
+                all_of(source)
+                assert source.head.done
+            assert pool.whole
+
+
 # The pace.
 
 
@@ -274,9 +298,8 @@ def schedule(feed, entries, n, out):
 
 def scheduled(times: list[int], times_as_fast: Fraction, anchor: int = 1000) -> list[int]:
     feed = np.zeros(Feed.size, np.uint8)
-    record = Feed(feed)
-    record.pace, record.anchor = BY_TIME, anchor
-    record.times, record.per = times_as_fast.numerator, times_as_fast.denominator
+    Feed(feed).anchor = anchor
+    set_speed(feed.ctypes.data, times_as_fast)
     entries = np.zeros(len(times), Entry.dtype)
     entries["time"] = times
     out = np.zeros(len(times), np.int64)
@@ -284,7 +307,7 @@ def scheduled(times: list[int], times_as_fast: Fraction, anchor: int = 1000) -> 
     return out.tolist()
 
 
-gaps = st.lists(st.integers(-(10**12), 10**12), max_size=50)
+gaps = st.lists(st.integers(-(10**11), 10**11), max_size=20)
 speeds = st.fractions(Fraction(1, 10**6), 10**6, max_denominator=10**6).filter(lambda f: f.numerator <= 10**6)
 
 
@@ -298,6 +321,14 @@ def test_times_are_scaled_once_from_the_anchor(gaps, speed):
         elapsed += max(0, now - before)
         expected.append(1000 + int(elapsed / speed))
     assert scheduled(clock, speed) == expected
+
+
+@pytest.mark.parametrize("speed", [Fraction(1), Fraction(1, 10**6), Fraction(10**6), Fraction(999_999, 10**6)])
+def test_times_centuries_apart_are_due_decades_from_now(speed):
+    early, late = scheduled([1, 1 << 62], speed)
+    assert early == 1000
+    assert late == 1000 + (int((1 << 62) / speed) if speed == 10**6 else late - 1000)
+    assert late > 1000 + FARTHEST_NS // 2 or speed == 10**6
 
 
 def test_packets_without_a_time_have_no_gap():

@@ -55,4 +55,4 @@ def demo_capture() -> AbstractContextManager[Path]:
 def introduction(function: Any) -> str:
     """What is about to be seen."""
     source = textwrap.indent(inspect.getsource(function), "    ")
-    return f"A minute of a small office's traffic, again and again, through this function, compiled:\n\n{source}"
+    return f"A small office's traffic, again and again, through this function, compiled:\n\n{source}"

@@ -82,16 +82,22 @@ def count_drops(state, reason, n):
     store_u64(at, load_u64(at) + u64(n))
 
 
+@kernel
+def free_box(cache, box):
+    """Free the packets in an outbox, at its address; out of line, for it is much code and seldom called."""
+    b = Outbox(box)
+    free_bulk(cache, b.address, b.length)
+    b.length = 0
+
+
 @kernel(inline=True)
 def drop(state, handle, reason):
     """Give a packet to the worker to free, and count why.  ``reason``: FIRST_REASON + index among the stage's own."""
     count_drops(state, reason, 1)
     box = Outbox(Head(state).drops)
-    length = box.length
-    if length >= box.capacity:
-        # Bounds: the outbox is emptied here, so the store below is inside it.
-        free_bulk(Head(state).cache, box.address, length)
-        length = i64(0)
+    if box.length >= box.capacity:
+        free_box(Head(state).cache, Head(state).drops)
+    length = box.length  # Bounds: below the capacity here.
     store_i64(box.address + 8 * length, handle)
     box.length = length + 1
 

@@ -18,11 +18,11 @@ words.  The worker leaves when ``stop`` is set, or when all sources are done and
 import numpy as np
 
 from wirespeed.core.pool import free_bulk
-from wirespeed.core.stage import FUNCTION_ERROR, OUTPUT_FULL, Head, Outbox
+from wirespeed.core.stage import FUNCTION_ERROR, OUTPUT_FULL, Head, Outbox, free_box
 from wirespeed.jit.atomics import load_acquire, store_relaxed, store_release
 from wirespeed.jit.intrinsics import call_stage, copy, cycles, load_u64, move, pause, store_u64
 from wirespeed.jit.kernel import kernel
-from wirespeed.jit.layout import layout
+from wirespeed.jit.layout import address, layout
 from wirespeed.jit.libc import monotonic_ns, sys_poll, sys_sleep
 
 i64, u64, u32 = np.int64, np.uint64, np.uint32
@@ -96,15 +96,6 @@ assert Worker.offset("loops") % 64 == 0 and Worker.offset("stop") % 64 == 0
 
 
 @kernel(inline=True)
-def free_drops(w):
-    """Free what the last stage dropped."""
-    box = Outbox(w.drops)
-    if box.length > 0:
-        free_bulk(w.cache, box.address, box.length)
-        box.length = 0
-
-
-@kernel(inline=True)
 def invoke(w, number, node, burst, n, timed):
     """Call one node, timed or not; return how many packets it left in the burst."""
     store_relaxed(w, "at", number)
@@ -122,7 +113,8 @@ def invoke(w, number, node, burst, n, timed):
         at = Head(node.state).reasons + 8 * FUNCTION_ERROR
         store_u64(at, load_u64(at) + u64(lost))
         left = i64(0)
-    free_drops(w)
+    if Outbox(w.drops).length > 0:
+        free_box(w.cache, w.drops)
     return left
 
 
@@ -282,14 +274,13 @@ def finish(w):
         if box.length > 0:
             at = Head(node.state).reasons + 8 * OUTPUT_FULL
             store_u64(at, load_u64(at) + u64(box.length))
-            free_bulk(w.cache, box.address, box.length)
-            box.length = 0
+            free_box(w.cache, address(box))
 
 
 @kernel
-def work(address):
+def work(worker):
     """Run a worker until it is told to stop, or nothing more can come; return how many rounds it made."""
-    w = Worker(address)
+    w = Worker(worker)
     w.begin = u64(cycles())
     idle, rounds = i64(0), i64(0)
     any_edge = w.n_edges > 0

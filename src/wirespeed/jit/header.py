@@ -473,6 +473,8 @@ def guarded(typingctx, body, arguments):
     This reads the status that every numba function returns, so that an exception ends here.
     """
     resolved = body.get_call_type(typingctx, tuple(arguments), {})
+    if resolved.return_type != types.int64:
+        raise TypingError(f"what is guarded must return an int64, and this returns {resolved.return_type}")
 
     def codegen(context, builder, signature, args):
         compiled = body.dispatcher.overloads[resolved.args]

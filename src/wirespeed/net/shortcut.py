@@ -76,7 +76,9 @@ def plain_ipv4(frame, at, length, want):
     if not want & (TRANSPORT | FLAGS | PAYLOAD):
         return i64(ETH | IPV4), i64(0), i64(0)
     end = i64(load_be16(frame + at + 2)) + at
-    if load_be16(frame + at + 6) & 0x3FFF or end > length or end < at + 20:  # a fragment, or a length to look into
+    # A fragment is walked, and so is a frame that was cut.  A length that is too small leaves no room for a transport
+    # header, which has the frame walked too.
+    if load_be16(frame + at + 6) & 0x3FFF or end > length:
         return i64(-1), i64(0), i64(0)
     bit, size = _transport(frame, at + 20, end, load_u8(frame + at + 9), want)
     return i64(ETH | IPV4) | bit, size, end
@@ -90,7 +92,7 @@ def plain_ipv6(frame, at, length, want):
     end = i64(load_be16(frame + at + 4)) + at + 40
     protocol = load_u8(frame + at + 6)
     known = protocol == PROTO_TCP or protocol == PROTO_UDP or protocol == PROTO_ICMPV6
-    if not known or end == at + 40 or end > length:
+    if not known or end > length:
         return i64(-1), i64(0), i64(0)
     bit, size = _transport(frame, at + 40, end, protocol, want)
     return i64(ETH | IPV6) | bit, size, end

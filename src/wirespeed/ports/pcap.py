@@ -34,7 +34,11 @@ def speed(value: Any) -> str | Fraction:
 
 
 class PcapPort(Element):
-    """``pcap:target``; a source, or a sink.  Options that are for the other role do nothing."""
+    """``pcap:target``; a source, or a sink.  Options that are for the other role do nothing.
+
+    At a pace (``speed``, ``rate``) no packet comes before its time, reckoned from the first one; it comes as much later
+    as the worker takes to get to it, a tenth of a millisecond or so after a sleep, and that does not add up.
+    """
 
     KIND = "pcap"
     SUMMARY = "packets of a capture file, a pipe or a socket, and into one"

@@ -9,6 +9,8 @@ time stands still or goes back, the gap is nothing, and a packet without a time 
 Thread rules: who works on a feed holds its ``lock``, where it has several workers.
 """
 
+from fractions import Fraction
+
 import numpy as np
 
 from wirespeed.core.stage import Head
@@ -22,6 +24,7 @@ from wirespeed.ports.pacing import Pacer, advance, begin
 
 i64 = np.int64
 AT_ONCE, BY_RATE, BY_TIME = 0, 1, 2
+FARTHEST_NS = 1 << 61  # 73 years
 
 Feed = layout(
     "CaptureFeed",
@@ -34,6 +37,7 @@ Feed = layout(
         ("pace", "i8"),  # AT_ONCE, BY_RATE or BY_TIME
         ("times", "i8"),  # BY_TIME: time is scaled by per / times
         ("per", "i8"),
+        ("longest", "i8"),  # elapsed / times is taken for no more than this, so that products fit
         ("anchor", "i8"),  # when the first packet was due; 0: not begun
         ("elapsed", "i8"),  # nanoseconds from the first packet to the last one given, by their times
         ("previous", "i8"),  # the time of the last one given, or 0
@@ -59,7 +63,7 @@ def due(f, e):
         return f.pacer.due
     elapsed, times = elapsed_at(f, e), f.times
     # Two products, so that neither overflows: a remainder is less than ``times``, which is at most a million.
-    return f.anchor + elapsed // times * f.per + elapsed % times * f.per // times
+    return f.anchor + min(elapsed // times, f.longest) * f.per + elapsed % times * f.per // times
 
 
 @kernel
@@ -83,9 +87,8 @@ def pass_on(f, e):
 
 
 @kernel(inline=True)
-def start_clock(f, state):
+def start_clock(f):
     """The time now; the first one is the anchor."""
-    Head(state).due_ns = 0
     now = monotonic_ns()
     if f.anchor == 0:
         f.anchor = now
@@ -120,3 +123,10 @@ def more(f, feed):
     if n == 0 and over(f.scan) and not next_pass(f):
         f.ended = 1
     return n
+
+
+def set_speed(feed: int, times: Fraction) -> None:
+    """Have the packets of the ``Feed`` at an address come by their own times, so many times as fast."""
+    f = Feed.at(feed)
+    f.pace, f.times, f.per = BY_TIME, times.numerator, times.denominator
+    f.longest = FARTHEST_NS // times.denominator

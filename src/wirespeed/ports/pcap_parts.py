@@ -20,7 +20,7 @@ from wirespeed.net.capture.target import Target, open_source
 from wirespeed.net.capture.writer import Form, WriterMemory
 from wirespeed.ports import pacing, pcap_sink, pcap_source
 from wirespeed.ports.options import Rate
-from wirespeed.ports.pcap_feed import AT_ONCE, BY_RATE, BY_TIME, SCAN, Feed
+from wirespeed.ports.pcap_feed import AT_ONCE, BY_RATE, SCAN, Feed, set_speed
 from wirespeed.ports.pcap_pump import Pump
 
 log = logging.getLogger("wirespeed")
@@ -55,13 +55,19 @@ class SourcePart:
         self.target: Target = open_source(port.target)
         self.pump: Pump | None = None
         self.feed = 0
+        self._arena = Arena(scan.MEMORY + Feed.size + 8192)
         try:
-            kind, pcapng = self._recognize()
-            self._arena = Arena(scan.MEMORY + Feed.size + 8192)
-            self._begin(kind, pcapng)
+            self._begin(*self._recognize())
         except BaseException:
-            self.target.close()
+            self._release()
             raise
+
+    def _release(self) -> None:
+        self.feed = 0
+        self._arena.close()
+        if self.pump:
+            self.pump.close()
+        self.target.close()
 
     def _recognize(self) -> tuple[int, bool]:
         """The container of a file, and whether there may be pcapng in it; of a stream, what is to be expected."""
@@ -82,21 +88,20 @@ class SourcePart:
         memory = self._arena.alloc(scan.MEMORY, 4096)
         self.feed = self._arena.alloc(Feed.size)
         source = window.FILE if plain_file else window.STREAM
-        scanner.init(self.feed + SCAN, memory, target.fd, source, pcapng=pcapng)
+        scanner.init(self.feed + SCAN, memory, target.fd, source, begin=target.begin, pcapng=pcapng)
         feed = self._feed
         feed.left = -1 if port.count is None else port.count
         feed.passes, feed.gap_ns = port.passes, port.gap_ns
-        feed.scan.window.offset = target.begin
-        feed.pace, feed.times, feed.per = AT_ONCE, 1, 1
+        feed.pace = AT_ONCE
         if port.rate:
             feed.pace = BY_RATE
             pacing.init(self.feed + Feed.offset("pacer"), port.rate)
         elif port.times is not None:
-            feed.pace, feed.times, feed.per = BY_TIME, port.times.numerator, port.times.denominator
+            set_speed(self.feed, port.times)
         if not plain_file:
             self.pump = Pump(target.fd, port.passes, self.feed + WINDOW)
         if self.pump and target.regular:
-            feed.scan.window.offset, feed.scan.window.fd = 0, self.pump.reader
+            feed.scan.window.begin, feed.scan.window.offset, feed.scan.window.fd = 0, 0, self.pump.reader
             self.pump.start(kind, begin=target.begin)
 
     @property
@@ -108,8 +113,10 @@ class SourcePart:
         address = site.state(pcap_source.State)
         state = pcap_source.State.at(address)
         state.feed, state.shared = self.feed, site.workers > 1
-        fds = (self.target.fd, self.pump.reader) if self.pump else ()
-        return Placement(pcap_source.receive.address, address, pcap_source.DROPS, fds)
+        fds = [self.pump.reader] if self.pump else []
+        if not self.target.regular:  # a regular file is always readable
+            fds.append(self.target.fd)
+        return Placement(pcap_source.receive.address, address, pcap_source.DROPS, tuple(fds))
 
     def service(self) -> float | None:
         """Unpack a little, where the capture is compressed."""
@@ -145,11 +152,7 @@ class SourcePart:
             if not self.feed:
                 return
             self._last = self._counters()
-            self.feed = 0
-            self._arena.close()
-            if self.pump:
-                self.pump.close()
-            self.target.close()
+            self._release()
         wrong = [str(self._last[name]) for name in ("damage", "first fault") if name in self._last]
         for text in wrong:
             log.warning("%s: %s; what was good is kept", self.target.name, text)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from wirespeed.jit.atomics import load_acquire, store_release
 from wirespeed.jit.kernel import kernel
 from wirespeed.net.capture.container import PLAIN, Damaged, Unpacker
+from wirespeed.net.capture.target import wait_for
 from wirespeed.net.capture.window import Window
 
 READ = 1 << 16
@@ -77,7 +78,7 @@ class Pump:
         """Compressed bytes: none at the moment when empty, none any more when None."""
         if self._begin >= 0:
             chunk = os.pread(self.fd, READ, self._at)
-        elif select.select([self.fd], [], [], 0)[0]:
+        elif wait_for(self.fd, select.POLLIN, 0):
             chunk = os.read(self.fd, READ)
         else:
             return b""

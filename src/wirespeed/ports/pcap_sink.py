@@ -17,9 +17,9 @@ from wirespeed.jit.layout import layout
 from wirespeed.net.capture.heading import Writer
 from wirespeed.net.capture.outlet import OPTIONS_ROOM, flush
 from wirespeed.net.capture.record import NO_LINK, NO_ROOM, close_record, open_record
+from wirespeed.ports.pcap_copy import WHOLE, copy_blocks
 
 i64, u64 = np.int64, np.uint64
-WHOLE = 64  # bytes of the blocks in which short frames are copied
 DROPS = {
     "write_error": "The file, pipe or socket could not be written",
     "wrong_link": "Its link type is not that of the pcap file; a pcapng file takes any",
@@ -37,10 +37,7 @@ def copy_segment(to, p, size):
     """
     source = data(p)
     if i64(p.data) + size + WHOLE <= i64(p.capacity):
-        at = i64(0)
-        while at < size:
-            copy(to + at, source + at, WHOLE)
-            at += WHOLE
+        copy_blocks(to, source, size)
     else:
         copy(to, source, size)
 

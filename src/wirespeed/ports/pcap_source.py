@@ -16,32 +16,21 @@ from wirespeed.core.lock import lock, unlock
 from wirespeed.core.packet import HEADROOM, INTERFACE, META, Packet, data, reset
 from wirespeed.core.pool import Pool, alloc, alloc_bulk, free_segments, put_bulk
 from wirespeed.core.stage import FIRST_REASON, Head, count_drops
-from wirespeed.jit.intrinsics import copy, load_handle, load_i64, store_i64
+from wirespeed.jit.intrinsics import load_handle, load_i64, store_i64
 from wirespeed.jit.kernel import kernel, stage
 from wirespeed.jit.layout import layout
 from wirespeed.net.capture.options import carry
 from wirespeed.net.capture.scan import ENTRY, Entry
+from wirespeed.net.capture.window import SLACK
+from wirespeed.ports.pcap_copy import WHOLE, copy_blocks
 from wirespeed.ports.pcap_feed import AT_ONCE, Feed, more, must_wait, pass_on, start_clock
 
 u16, i64, u64 = np.uint16, np.int64, np.uint64
 DROPS = {"too_long": "The frame needs more than half of the pool's packets"}
 TOO_LONG = FIRST_REASON
-WHOLE = 64  # bytes of the blocks in which short frames are copied
+assert SLACK >= WHOLE - 1
 
 State = layout("CaptureSource", [("head", Head), ("feed", "i8"), ("shared", "i8"), (None, 48)])
-
-
-@kernel(inline=True)
-def copy_blocks(to, source, size):
-    """Copy ``size`` bytes and up to 63 more.
-
-    Bounds: there are as many behind the window's bytes, and the room behind a packet's headroom begins on a whole
-    block, as every record does, and so ends on or beyond one within its stride.
-    """
-    at = i64(0)
-    while at < size:
-        copy(to + at, source + at, WHOLE)
-        at += WHOLE
 
 
 @kernel(inline=True)
@@ -107,16 +96,22 @@ def grab(cache, burst, n):
 
 
 @kernel
+def give_back(cache, handles, n):
+    """Give packets back that were not needed; apart, so that this is compiled once."""
+    put_bulk(cache, handles, n)
+
+
+@kernel
 def exchange(f, cache, burst, done, n, e):
     """Put a packet of any length in the place of the free one at ``done`` of a burst.
 
     Return how many packets the burst holds then: ``n``, fewer when the spare ones were all that the pool had, or
     ``done`` when those were not enough.
     """
-    put_bulk(cache, burst + 8 * done, i64(1))
+    give_back(cache, burst + 8 * done, i64(1))
     handle = make_long(f, cache, e)
     if handle == 0:
-        put_bulk(cache, burst + 8 * (done + 1), n - done - 1)
+        give_back(cache, burst + 8 * (done + 1), n - done - 1)
         n = done + 1
         handle = make_long(f, cache, e)
     store_i64(burst + 8 * done, handle)
@@ -135,7 +130,7 @@ def fill(f, state, burst, n):
     first, count = scan.first, scan.count
     entry = scan.entries + ENTRY * first
     paced = f.pace != AT_ONCE
-    now = start_clock(f, state) if paced else i64(0)
+    now = start_clock(f) if paced else i64(0)
     done, total = i64(0), i64(0)
     while done < n and first < count:
         e = Entry(entry)
@@ -146,6 +141,8 @@ def fill(f, state, burst, n):
             p = Packet(load_handle(burst + 8 * done))
             reset(p, captured)
             describe(p, e)
+            # Bounds: there are as many bytes more behind the window's; the room behind the headroom begins a whole
+            # number of blocks behind its record, whose stride is whole blocks too, and none of them is another's.
             copy_blocks(p.buffer + HEADROOM, e.address, captured)
             done += 1
             total += captured
@@ -163,7 +160,8 @@ def fill(f, state, burst, n):
         first += 1
     scan.first = first
     head.bytes += u64(total)
-    put_bulk(cache, burst + 8 * done, n - done)
+    if done < n:
+        give_back(cache, burst + 8 * done, n - done)
     return done
 
 
@@ -194,10 +192,11 @@ def take(f, feed, state, burst, n):
 def receive(state, burst, n):
     """Give the next packets of the capture, as many as are due."""
     s = State(state)
+    s.head.due_ns = 0
     f = Feed(s.feed)
-    if s.shared == 0:
-        return take(f, s.feed, state, burst, n)
-    lock(f)
+    if s.shared != 0:
+        lock(f)
     n = take(f, s.feed, state, burst, n)
-    unlock(f)
+    if s.shared != 0:
+        unlock(f)
     return n

@@ -159,3 +159,25 @@ def test_refused_targets_leave_no_descriptor_open(tmp_path):
                 with pytest.raises(PortError):
                     opened(target)
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_file_that_is_being_read_is_not_written_over(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"precious")
+    reading = [open_source(str(path)), open_source(str(path))]
+    with pytest.raises(PortError, match="is being read or written, by this run or another one; give another name"):
+        open_sink(str(path))
+    assert path.read_bytes() == b"precious"
+    for target in reading:
+        target.close()
+    open_sink(str(path)).close()
+    assert path.read_bytes() == b""
+
+
+def test_a_file_is_written_by_one_at_a_time_and_may_be_read_meanwhile(tmp_path):
+    path = str(tmp_path / "a")
+    writing = open_sink(path)
+    with pytest.raises(PortError, match="is being read or written"):
+        open_sink(path)
+    open_source(path).close()
+    writing.close()

@@ -85,6 +85,6 @@ def of_value(value: Any, name: str) -> str:
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """"; did you mean 'x'?" when one of the words is close, else nothing."""
+    """ "; did you mean 'x'?" when one of the words is close, else nothing."""
     close = difflib.get_close_matches(word, list(words), 1, 0.6)
     return f"; did you mean {close[0]!r}?" if close else ""

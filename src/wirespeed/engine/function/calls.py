@@ -8,7 +8,7 @@ from wirespeed.core.element import Element
 from wirespeed.engine.function.actions import ACTIONS, Action
 from wirespeed.engine.function.advice import CALLABLE, CALLS, INSTEAD, did_you_mean
 from wirespeed.engine.function.expressions import METHODS, WORDS, Expressions, Value, _Local, known
-from wirespeed.engine.function.kinds import BOOL, BYTES, INT, NOTHING, PACKET
+from wirespeed.engine.function.kinds import BOOL, BYTES, INT, NOTHING, PACKET, Kind
 from wirespeed.engine.function.source import Source
 from wirespeed.engine.function.unit import Program
 
@@ -56,7 +56,7 @@ class Calls(Expressions):
         if base.kind == PACKET and name in METHODS:
             self.program.writes |= name != "locate"
             arguments = self._numbers(node, 0 if name == "locate" else 1)
-            return Value(self.ours(name, node, base.node, *arguments), NOTHING if name == "locate" else BOOL)
+            return self._result(node, name, [base.node, *arguments], NOTHING if name == "locate" else BOOL)
         if base.kind == BYTES and name in WORDS:
             put = name.startswith("put")
             self.program.writes |= put
@@ -83,7 +83,9 @@ class Calls(Expressions):
         if action.choices:  # which of the optional numbers were given
             arguments.append(ast.Constant(sum(1 << i for i, p in enumerate(action.choices) if p in bound)))
             if not any(p in bound for p in action.choices):
-                raise self.wrong(node, f"{action.name} changes nothing; give at least one of {', '.join(action.choices)}")
+                raise self.wrong(
+                    node, f"{action.name} changes nothing; give at least one of {', '.join(action.choices)}"
+                )
         variant = action.name
         for parameter, wanted in action.parameters.items():
             if wanted == "number":
@@ -97,7 +99,12 @@ class Calls(Expressions):
             if wanted != "packet":
                 variant = self._variant(node, action, value, wanted)
                 arguments.append(value.node)
-        return Value(self.ours(variant, node, *arguments), action.result)
+        return self._result(node, variant, arguments, action.result)
+
+    def _result(self, node: ast.Call, name: str, arguments: list[ast.expr], kind: Kind) -> Value:
+        """A call of ours that returns a number, nothing, or true or false, which becomes a number here."""
+        call = self.ours(name, node, *arguments)
+        return Value(self.ours("int", node, call) if kind == BOOL else call, kind)
 
     def _variant(self, node: ast.Call, action: Action, value: Value, wanted: str) -> str:
         """The name of an action for the kind of header that it is given."""
@@ -160,10 +167,10 @@ class Calls(Expressions):
         unit = self.program.unit(function, kinds, self.source, node)
         self.size += unit.size
         self.loops += unit.loops
-        arguments = [ast.Name(self.packet, ast.Load())]
+        arguments: list[ast.expr] = [ast.Name(self.packet, ast.Load())]
         arguments += [self.ours("int", node, v.node) if isinstance(v.node, ast.Constant) else v.node for v in values]
-        name = ast.Name(unit.tree.name, ast.Load())
-        return Value(ast.copy_location(ast.Call(name, arguments, []), node), unit.result)
+        called = ast.Name(unit.tree.name, ast.Load())
+        return Value(ast.copy_location(ast.Call(called, arguments, []), node), unit.result)
 
 
 def _parameters(signature: inspect.Signature) -> str:

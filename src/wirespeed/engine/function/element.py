@@ -145,7 +145,9 @@ class Function(Element):
     def open(self, role: str, workers: int) -> FunctionPart:
         """Open it for one run."""
         if role != "stage":
-            raise GraphError(f"{self.name} is a function and stands at an end; put ports around it: port >> function >> port")
+            raise GraphError(
+                f"{self.name} is a function and stands at an end; put ports around it: port >> function >> port"
+            )
         stage, kinds = self.stage(), self.kinds()
         return FunctionPart(stage, kinds, self.tables, self.state, self.seed)
 
@@ -182,7 +184,9 @@ class Function(Element):
             self._prepare(stand.state, kinds, self.seed if seed is None else seed)
             if state is not None:
                 libc.copy_in(stand.state + offset, libc.copy_out(state.ws_address, state.ws_layout.size))
-            verdict = run(self.stage(), stand, self.translated()[1].loops) if compiled else self._interpret(stand, kinds)
+            verdict = (
+                run(self.stage(), stand, self.translated()[1].loops) if compiled else self._interpret(stand, kinds)
+            )
             if state is not None:
                 libc.copy_in(state.ws_address, libc.copy_out(stand.state + offset, state.ws_layout.size))
             return verdict, stand.data()

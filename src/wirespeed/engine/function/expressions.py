@@ -128,7 +128,9 @@ class Expressions:
         a, b = known(left), known(right)
         if isinstance(op, ast.Pow):
             if a is None or b is None or b < 0:
-                raise self.wrong(at, "`**` is for constants only; write a loop of multiplications, or `1 << n` for 2 ** n")
+                raise self.wrong(
+                    at, "`**` is for constants only; write a loop of multiplications, or `1 << n` for 2 ** n"
+                )
             return self.constant(wrap(pow(a, b, 1 << 64)), at, "").node
         name = NAMES[type(op)]
         if a is not None and b is not None:
@@ -143,7 +145,11 @@ class Expressions:
         if isinstance(node.op, ast.UAdd):
             return Value(inner, INT)
         if isinstance(node.op, ast.USub):
-            return self.constant(wrap(-number), node, "") if number is not None else Value(self.ours("negate", node, inner), INT)
+            return (
+                self.constant(wrap(-number), node, "")
+                if number is not None
+                else Value(self.ours("negate", node, inner), INT)
+            )
         if number is not None:
             return self.constant(~number, node, "")
         return Value(ast.copy_location(ast.UnaryOp(ast.Invert(), inner), node), INT)
@@ -389,4 +395,3 @@ def _fields_of(kind: Kind) -> str:
     if kind.layout is None:
         return "; nothing can be computed with it" if kind.word in ("packet", "nothing") else ""
     return f"; name a field of it: {', '.join(kind.layout.fields)}"
-

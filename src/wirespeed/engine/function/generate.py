@@ -34,7 +34,7 @@ _ARITHMETIC = {
 }  # fmt: skip
 _BUILTIN = {"truth": "bool", "min": "min", "max": "max", "range": "range", "absolute": "abs", "int": "np.int64"}
 
-_STAGE = '''
+_STAGE = """
 
 @_ws_stage
 def {name}(state, burst, n):
@@ -53,7 +53,7 @@ def {name}(state, burst, n):
         else:
             _ws_leave(state, handle, verdict, failed)
     return kept
-'''
+"""
 
 
 class _Native(ast.NodeTransformer):
@@ -94,7 +94,10 @@ def _by_constant(name: str, left: ast.expr, number: int) -> ast.expr | None:
 def text(program: Program, main: Unit, parameters: dict[str, Kind]) -> str:
     """The source of the module that holds a function's stage."""
     units = [*program.units.values(), main]
-    parts = ['"""The stage of a user\'s function; wirespeed wrote it and writes it anew when need be."""\n', _imports(program)]
+    parts = [
+        '"""The stage of a user\'s function; wirespeed wrote it and writes it anew when need be."""\n',
+        _imports(program),
+    ]
     for kind in parameters.values():
         if kind.layout is not None:
             parts.append(f"{PREFIX}layout = _ws_find_layout({kind.layout.name!r}, {kind.layout.hash!r})")
@@ -110,7 +113,7 @@ def text(program: Program, main: Unit, parameters: dict[str, Kind]) -> str:
     parts.append(
         _STAGE.format(
             name=f"{PREFIX}stage_{main.tree.name}",
-            want=program.want,
+            want=int(program.want),
             bindings="\n    ".join(bindings) or "pass",
             body=body,
             arguments=", ".join(arguments) + ",",
@@ -119,12 +122,10 @@ def text(program: Program, main: Unit, parameters: dict[str, Kind]) -> str:
     return "\n".join(parts)
 
 
-
-
 def _bindings(parameters: dict[str, Kind]) -> tuple[list[str], list[str]]:
     """Lines that make the arguments of a function from the stage's state, and the arguments."""
     lines, arguments, tables = [], [], 0
-    for number, (name, kind) in enumerate(parameters.items()):
+    for number, kind in enumerate(parameters.values()):
         variable = f"{PREFIX}argument_{number}"
         if kind.word == "state" and kind.layout is not None:
             layout = f"{PREFIX}layout"
@@ -151,8 +152,12 @@ def _imports(program: Program) -> str:
     sources: dict[str, list[str]] = {
         "wirespeed.jit.kernel": ["kernel as _ws_kernel", "stage as _ws_stage"],
         "wirespeed.jit.intrinsics": ["load_i64 as _ws_load_i64", "store_i64 as _ws_store_i64"],
-        "wirespeed.jit.header": ["guarded as _ws_guarded", "array_at as _ws_array_at", "as_state as _ws_as_state",
-                                 "find_layout as _ws_find_layout"],
+        "wirespeed.jit.header": [
+            "guarded as _ws_guarded",
+            "array_at as _ws_array_at",
+            "as_state as _ws_as_state",
+            "find_layout as _ws_find_layout",
+        ],
         "wirespeed.engine.function.runtime": [f"{n} as _ws_{n}" for n in ("User", "enter", "arrive", "leave")],
         "wirespeed.engine.function.arithmetic": [],
         "wirespeed.jit.wrapping": [],

@@ -24,9 +24,7 @@ class Source:
         self.file = function.__code__.co_filename
         self.tree = _definition(function)
 
-    def wrong(
-        self, node: ast.AST | None, message: str, error: type[FunctionError] = FunctionError
-    ) -> FunctionError:
+    def wrong(self, node: ast.AST | None, message: str, error: type[FunctionError] = FunctionError) -> FunctionError:
         """The error that the function cannot be compiled because of ``node``."""
         line = getattr(node, "lineno", self.tree.lineno)
         return _error(self.name, self.file, line, message, error)
@@ -50,9 +48,7 @@ class UnknownName(FunctionError):
     """A name is not known (yet): what stands further down in a file is defined later."""
 
 
-def _error(
-    name: str, file: str, line: int, message: str, error: type[FunctionError] = FunctionError
-) -> FunctionError:
+def _error(name: str, file: str, line: int, message: str, error: type[FunctionError] = FunctionError) -> FunctionError:
     made = error(f"{name}, line {line}: {message}")
     made.file, made.line = file, line
     return made

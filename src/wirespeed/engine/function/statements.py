@@ -64,7 +64,9 @@ class Statements(Calls):
             value = Value(ast.Constant(0), NOTHING)
         elif isinstance(node.value, ast.Tuple) and not self.main:
             parts = [self.value(element) for element in node.value.elts]
-            made = ast.Tuple([self.ours("int", node, p.node) if known(p.node) is not None else p.node for p in parts], ast.Load())
+            made = ast.Tuple(
+                [self.ours("int", node, p.node) if known(p.node) is not None else p.node for p in parts], ast.Load()
+            )
             value = Value(made, Kind("tuple", parts=tuple(INT if p.kind == BOOL else p.kind for p in parts)))
         else:
             value = self.value(node.value)
@@ -78,7 +80,9 @@ class Statements(Calls):
             hint = "write `return ws.FORWARD if ... else ws.DROP`"
             raise self.wrong(node, f"a verdict is the number of an output, and this is true or false; {hint}")
         if self.main and kind != INT:
-            raise self.wrong(node, f"a verdict is the number of an output, and this is {kind}; return ws.FORWARD or ws.DROP")
+            raise self.wrong(
+                node, f"a verdict is the number of an output, and this is {kind}; return ws.FORWARD or ws.DROP"
+            )
         if self.results and join(self.results[0][0], kind) is None:
             first, where = self.results[0]
             line = getattr(where, "lineno", 0)
@@ -115,7 +119,9 @@ class Statements(Calls):
         else:
             several = self.value(node.value)
             if several.kind.word != "tuple":
-                raise self.wrong(node, f"{ast.unparse(node.value)} is {several.kind}, not several values; write a tuple")
+                raise self.wrong(
+                    node, f"{ast.unparse(node.value)} is {several.kind}, not several values; write a tuple"
+                )
             values = [Value(several.node, kind) for kind in several.kind.parts]
         if len(values) != len(target.elts):
             raise self.wrong(node, f"{len(target.elts)} names get {len(values)} values; give each name one")
@@ -158,7 +164,9 @@ class Statements(Calls):
             hint = "; write its fields" if kind.word == "header" else "; of the packet itself only mark can be"
             raise self.wrong(target, f"{shown} cannot be written{hint}")
         if kind != INT:
-            raise self.wrong(target, f"{shown} is {kind}, a place that cannot be replaced; write its elements or fields")
+            raise self.wrong(
+                target, f"{shown} is {kind}, a place that cannot be replaced; write its elements or fields"
+            )
         self._want_number(target, value, shown)
         if target.attr == "chksum" and value.kind == BOOL:
             hint = "ws.checksum_ipv4 and ws.checksum_l4 write it themselves, on a line of their own"
@@ -303,7 +311,10 @@ class Statements(Calls):
             first = [variable]
         body = self._loop(node.body, [before])
         short = rounds <= SHORT and self.loops == loops + 1
-        return [*block, ast.copy_location(ast.For(counter, over, [*([] if short else self._tick(node)), *first, *body], []), node)]
+        return [
+            *block,
+            ast.copy_location(ast.For(counter, over, [*([] if short else self._tick(node)), *first, *body], []), node),
+        ]
 
     def _bounds(self, node: ast.For) -> list[ast.expr]:
         call = node.iter
@@ -324,8 +335,9 @@ class Statements(Calls):
         """A loop that counts its rounds, so that no bound can wrap: ``for k in range(count): i = start + k * step``."""
         names: list[ast.expr] = []
         for bound in [*bounds, ast.Constant(1)][:3]:
-            names.append(ast.Name(self.temporary(), ast.Load()))
-            block.append(_assign(ast.Name(names[-1].id, ast.Store()), self.ours("int", node, bound), node))
+            name = self.temporary()
+            block.append(_assign(ast.Name(name, ast.Store()), self.ours("int", node, bound), node))
+            names.append(ast.Name(name, ast.Load()))
         start, stop, step = names
         number = self.temporary()
         offset = self.operate(ast.Mult(), ast.Name(number, ast.Load()), step, node)

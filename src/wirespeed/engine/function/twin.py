@@ -167,7 +167,7 @@ class Packet(pkt.Pkt):
 
     def ws_places(self, bit: int) -> dict[str, int]:
         """Where things are, one of which has that bit; what the function does not name, only a debugger asks for."""
-        return self.ws_found if bit & self.ws_want else self._places(EVERYTHING)
+        return self.ws_found if bit & self.ws_want else self._places(int(EVERYTHING))
 
     def _places(self, want: int) -> dict[str, int]:
         link = Record.at(self.ws_record).link

@@ -24,7 +24,7 @@ from wirespeed.net.capture.damage import Damage
 from wirespeed.net.capture.description import InterfaceDescription, Section
 from wirespeed.net.capture.scan import CONTAINER, PCAP, Entry, Scan
 from wirespeed.net.capture.scanner import find, init
-from wirespeed.net.capture.target import Target, open_source
+from wirespeed.net.capture.target import Target, open_source, wait_for
 
 log = logging.getLogger("wirespeed")
 READ = 1 << 18
@@ -64,8 +64,8 @@ class CaptureReader:
             return
         self._target = open_source(f"fd={source}" if isinstance(source, int) else os.fspath(source))
         self.name = self._target.name
-        init(self.address, memory, self._target.fd, window.FILE if self._target.regular else window.STREAM)
-        self._record.window.offset = self._target.begin
+        source = window.FILE if self._target.regular else window.STREAM
+        init(self.address, memory, self._target.fd, source, begin=self._target.begin)
 
     @property
     def _record(self) -> Any:
@@ -102,7 +102,7 @@ class CaptureReader:
         if record.window.source == window.PUSHED:
             self._push()
         elif record.window.source == window.STREAM:
-            select.select([record.window.fd], [], [])
+            wait_for(record.window.fd, select.POLLIN)
         return True
 
     def _push(self) -> None:
@@ -139,7 +139,7 @@ class CaptureReader:
             if self._target.regular:
                 chunk = os.pread(self._target.fd, READ, at)
             else:
-                select.select([self._target.fd], [], [])
+                wait_for(self._target.fd, select.POLLIN)
                 chunk = os.read(self._target.fd, READ)
             if not chunk:
                 return

@@ -190,13 +190,13 @@ def write_entry(entry, address, time, captured, wire, interface, link):
 MEMORY = window.SIZE + ENTRIES * ENTRY + INTERFACES * (4 + INTERFACE_SIZE) + NOTES_ROOM + 8192
 
 
-def init(scan: int, memory: int, fd: int, source: int) -> None:
+def init(scan: int, memory: int, fd: int, source: int, begin: int = 0) -> None:
     """Make the zeroed ``Scan`` at an address read ``fd``; it uses the ``MEMORY`` zeroed bytes at ``memory``.
 
     The addresses of the scanners are still to be filled in.
     """
     s = Scan.at(scan)
-    window.init(scan + Scan.offset("window"), memory, fd, source)
+    window.init(scan + Scan.offset("window"), memory, fd, source, begin)
     s.entries = memory + window.SIZE
     s.local = s.entries + ENTRIES * ENTRY
     s.table = s.local + 4 * INTERFACES

@@ -173,12 +173,12 @@ def restart(s):
     s.last_section = 0
 
 
-def init(scan: int, memory: int, fd: int, source: int, *, pcapng: bool = True) -> None:
+def init(scan: int, memory: int, fd: int, source: int, *, begin: int = 0, pcapng: bool = True) -> None:
     """Make the zeroed ``Scan`` at an address ready for any format, or, known not to be needed, without pcapng.
 
     It uses the ``scan.MEMORY`` zeroed bytes at ``memory``.
     """
-    scans.init(scan, memory, fd, source)
+    scans.init(scan, memory, fd, source, begin)
     s = Scan.at(scan)
     s.pcap = scan_pcap.address
     s.pcapng = scan_pcapng.address if pcapng else 0

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import re
+import select
 import socket
 import stat
 from dataclasses import dataclass
@@ -41,6 +42,13 @@ class Target:
                 fcntl.fcntl(self.fd, fcntl.F_SETFL, self._flags)
             os.close(self.fd)
             self.fd = -1
+
+
+def wait_for(fd: int, events: int, timeout_s: float | None = None) -> bool:
+    """Wait until a descriptor has one of ``select.POLL...``, its end or an error; whether it came within the time."""
+    poll = select.poll()
+    poll.register(fd, events)
+    return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
 
 
 def number_of(target: str, standard: int) -> int | None:
@@ -131,9 +139,11 @@ def _open_path(target: str) -> int:
     try:
         if stat.S_ISSOCK(os.stat(target).st_mode):
             return _connect(target)
-        return os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise _refused(target, error, "read") from error
+    _lock(fd, fcntl.LOCK_SH)
+    return fd
 
 
 def _create_path(target: str) -> int:
@@ -146,9 +156,29 @@ def _create_path(target: str) -> int:
             return _connect(target)
         if stat.S_ISFIFO(mode):  # waits for the reader, as every program that writes to a FIFO does
             return os.open(target, os.O_WRONLY | os.O_CLOEXEC)
-        return os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise _refused(target, error, "write") from error
+    if not _lock(fd, fcntl.LOCK_EX):
+        os.close(fd)
+        raise PortError(f"{target} is being read or written, by this run or another one; give another name")
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        os.ftruncate(fd, 0)
+    return fd
+
+
+def _lock(fd: int, how: int) -> bool:
+    """Lock an open file against those who would write over it; False when somebody else has.
+
+    The lock goes with the descriptor.  Files that cannot be locked are not.
+    """
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def _connect(path: str) -> int:

@@ -23,7 +23,7 @@ from wirespeed.net.capture.outlet import BUSY, OPTIONS_ROOM
 from wirespeed.net.capture.record import NO_LINK, NO_ROOM, finish, put_entry
 from wirespeed.net.capture.rotation import NAME_DIGITS
 from wirespeed.net.capture.scan import Entry
-from wirespeed.net.capture.target import Target, open_sink
+from wirespeed.net.capture.target import Target, open_sink, wait_for
 
 PATIENCE_S = 10.0  # how long the end of a stream waits for a reader that takes nothing
 
@@ -78,7 +78,7 @@ class WriterMemory:
         """Write what is left, waiting for a slow reader as long as it takes something now and then."""
         while finish(self.address) == BUSY:
             before = self.record.outlet.sent
-            select.select([], [self.target.fd], [], PATIENCE_S)
+            wait_for(self.target.fd, select.POLLOUT, PATIENCE_S)
             if finish(self.address) == BUSY and self.record.outlet.sent == before:
                 self.abandon(errno.ETIMEDOUT)
                 return
@@ -151,7 +151,7 @@ class CaptureWriter:
 
     def _put(self) -> None:
         while (result := put_entry(self._memory.address, self._entry)) == NO_ROOM:
-            select.select([], [self._memory.target.fd], [])
+            wait_for(self._memory.target.fd, select.POLLOUT)
         if result == NO_LINK:
             have = self._memory.record.link
             raise PortError(f"{self._memory.target.name} holds packets of link type {have} only; write a .pcapng file")
