@@ -6,6 +6,8 @@ from bench.peers import Tool
 
 # No packet of the captures has this port, so the filter runs over every packet and nothing is printed or written.
 NOWHERE = "udp and dst port 53"
+# The flows of the captures have eight ports in turn, of which this is the first.
+EIGHTH = "udp and dst port 2000"
 # As root tcpdump would change to a user of its own, who may not read the captures.
 AS_WE_ARE = ["-Z", "root"] if os.geteuid() == 0 else []
 
@@ -16,6 +18,13 @@ TOOLS = (
         {"count": lambda source, _: ["tcpdump", *AS_WE_ARE, "-r", str(source), "-w", "/dev/null", NOWHERE]},
         repeats=3,
         remark="a filter that matches nothing; no flow table",
+    ),
+    Tool(
+        "tcpdump-eighth",
+        "tcpdump",
+        {"count": lambda source, _: ["tcpdump", *AS_WE_ARE, "-r", str(source), "-w", "/dev/null", EIGHTH]},
+        repeats=3,
+        remark="a filter that every eighth packet passes, to /dev/null; no flow table",
     ),
     Tool(
         "capinfos",

@@ -28,7 +28,10 @@ def keys(flows):
 
 def test_each_direction_of_each_five_tuple_is_a_flow(tmp_path):
     packets = [
-        Ether() / IP(src=f"10.0.0.{i % 5}", dst="10.1.0.1", ttl=64 - i % 3) / UDP(sport=1000 + i % 3, dport=53) / (b"x" * i)
+        Ether()
+        / IP(src=f"10.0.0.{i % 5}", dst="10.1.0.1", ttl=64 - i % 3)
+        / UDP(sport=1000 + i % 3, dport=53)
+        / (b"x" * i)
         for i in range(60)
     ] + [Ether() / IP(src="10.1.0.1", dst="10.0.0.1") / TCP(sport=80, dport=1000, flags="S") for _ in range(4)]
     model: Counter = Counter()

@@ -11,27 +11,30 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+PATH = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])  # for tests.elements
 PATIENCE_S = 120  # a cold cache compiles first
 
 
 def wirespeed(*words: str, env: dict[str, str] | None = None, **how: Any) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; standard output and error are read apart."""
     command = [sys.executable, "-m", "wirespeed", *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **(env or {})}
+    environment = {**os.environ, "PYTHONPATH": PATH, "COLUMNS": "100", **(env or {})}
     return subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE_S, env=environment, stdin=subprocess.DEVNULL, **how
     )
 
 
 class Terminal:
-    """A command whose standard error is a terminal; ``shown`` is all that it has written there so far."""
+    """A command (or another Python program) whose standard error is a terminal; ``shown`` is all it has written there."""
 
-    def __init__(self, *words: str, env: dict[str, str] | None = None, **how: Any) -> None:
+    def __init__(
+        self, *words: str, program: tuple[str, ...] = ("-m", "wirespeed"), env: dict[str, str] | None = None, **how: Any
+    ) -> None:
         self.shown = ""
         self._master, slave = pty.openpty()
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100", **(env or {})}
+        environment = {**os.environ, "PYTHONPATH": PATH, "TERM": "xterm", "COLUMNS": "100", **(env or {})}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "wirespeed", *words],
+            [sys.executable, *program, *words],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=slave, text=True, env=environment, **how,
         )  # fmt: skip
         os.close(slave)

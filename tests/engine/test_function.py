@@ -187,6 +187,17 @@ def test_a_function_at_an_end_of_a_graph_is_refused() -> None:
             first_byte.open(role, 1)
 
 
+def test_a_function_stands_in_a_graph() -> None:
+    port, first, second = ws.port("memory:in"), ws.port("memory:first"), ws.port("memory:second")
+    frames = [bytes([10 + i % 4 - 1]) * 20 for i in range(200)]
+    assert port.push(frames) == 200
+    report = ws.run(port >> first_byte >> (first, second), until=None)
+    assert report.balanced
+    assert report.stage("first_byte").drops == {"dropped": 50, "no_output": 50}
+    assert [p.data for p in first.pull(200)] == [f for f in frames if f[0] == 10]
+    assert [p.data for p in second.pull(200)] == [f for f in frames if f[0] == 11]
+
+
 def test_frames_of_all_kinds_can_be_given() -> None:
     scapy = Ether(UDP_FRAME)
     for frame in (UDP_FRAME, bytearray(UDP_FRAME), memoryview(UDP_FRAME), scapy, Frame(UDP_FRAME)):

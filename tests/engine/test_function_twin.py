@@ -1,8 +1,10 @@
 """The interpreted and the compiled form of a function do the same: verdict, bytes, state and tables, on any packet."""
 
 import random
+import tempfile
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,10 @@ from scapy.layers.sctp import SCTP
 from scapy.layers.vxlan import VXLAN
 
 import wirespeed as ws
-from wirespeed.engine.function import Function
+from tests.engine.rig import Rig, define
+from tests.net.frames import Edge, mutated
+from wirespeed.core.packet import Packet
+from wirespeed.engine.function import Function, generate, interpreted
 from wirespeed.jit.layout import layout
 
 Inner = layout("TwinInner", [("small", "i1"), ("large", ">u8")])
@@ -371,14 +376,9 @@ EXPRESSIONS = [Expression(random.Random(seed), 2 + seed % 4) for seed in range(6
 @cache
 def calculator() -> Function:
     """One function of all expressions over four numbers from the frame, whose values go to a table."""
-    from tests.engine.rig import define
-
     lines = ["def calculate(pkt, out):", "    a, b = pkt.frame.u64(0), pkt.frame.u64(8)"]
     lines += ["    c, d = pkt.frame.u64(16), pkt.frame.u64(24)"]
     lines += [f"    out[{i}] = {expression}" for i, expression in enumerate(EXPRESSIONS)]
-    import tempfile
-    from pathlib import Path
-
     folder = Path(tempfile.mkdtemp())
     python = define(folder, "\n".join([*lines, "    return 0", ""]))["calculate"]
     return ws.function(out=np.zeros(len(EXPRESSIONS), np.int64))(python)
@@ -399,3 +399,31 @@ def test_arithmetic_wraps_and_never_traps_in_both_forms(values: tuple[int, int, 
         got = f.tables["out"].tolist()
         wrong = [(str(e), w, g) for e, w, g in zip(EXPRESSIONS, wanted, got, strict=True) if w != g]
         assert not wrong, (compiled, values, wrong)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Memory
+
+
+def test_no_function_reads_or_writes_outside_of_the_buffer() -> None:
+    """The buffer lies between two pages that nobody may touch: one byte outside ends this process."""
+    rng = random.Random(5)
+    edge = Edge()
+    rigs = [Rig(f) for f in FUNCTIONS]
+    cases = [mutated(rng.choice(FRAMES), rng) for _ in range(300)] + [FRAMES[0][:n] for n in range(60)]
+    for frame in cases:
+        for rig in rigs:
+            for place in (edge.high, edge.low):
+                (handle,) = rig.fill([frame])
+                p = Packet.at(handle)
+                before = p.buffer, p.data, p.capacity
+                p.buffer, p.data, p.capacity = place(frame), 0, len(frame)
+                rig.call(1)
+                p.buffer, p.data, p.capacity = before
+                rig.empty()
+    for rig in rigs:
+        rig.close()
+
+
+def test_both_forms_have_every_name_that_translated_code_can_use() -> None:
+    assert set(interpreted.NAMES) == set(generate.ORIGINS)

@@ -45,10 +45,23 @@ def frames() -> Maker:
 
 def files() -> Maker:
     """Capture files, or what of them fits."""
-    made = [pcap(order, magic) for order in "<>" for magic in (0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34)]
-    made += [pcapng("<"), pcapng(">"), pcapng("<") + pcapng(">"), pcapng(">") + pcapng(">")]
     found = [path.read_bytes()[:CAPACITY] for path in capture_files() if path.suffix != ".gz"]
-    return Maker([(0, data) for data in made + found], FILE_WORDS, [0], 4)
+    return _files(own() + found)
+
+
+def own_files() -> Maker:
+    """Capture files of our own only."""
+    return _files(own())
+
+
+def _files(contents: list[bytes]) -> Maker:
+    return Maker([(0, data) for data in contents], FILE_WORDS, [0], 4)
+
+
+def own() -> list[bytes]:
+    """Capture files of every form."""
+    made = [pcap(order, magic) for order in "<>" for magic in (0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34)]
+    return [*made, pcapng("<"), pcapng(">"), pcapng("<") + pcapng(">"), pcapng(">") + pcapng(">")]
 
 
 def capture_files() -> list[Path]:
@@ -62,13 +75,15 @@ def _frame(i: int) -> bytes:
 
 def pcap(order: str, magic: int, packets: int = 6) -> bytes:
     """A pcap file in a byte order, of any of the three forms."""
-    data = struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, 262144, 1)
-    for i in range(packets):
-        frame = _frame(i)
-        data += struct.pack(order + "IIII", 1_700_000_000 + i, 999_999 - i, len(frame), len(frame) + i)
-        data += struct.pack(order + "IHBB", 1, 0x0800, 4, 0) if magic == 0xA1B2CD34 else b""
-        data += frame
-    return data
+    between = struct.pack(order + "IHBB", 1, 0x0800, 4, 0) if magic == 0xA1B2CD34 else b""
+    records = (pcap_record(order, i, _frame(i), between) for i in range(packets))
+    return struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, 262144, 1) + b"".join(records)
+
+
+def pcap_record(order: str, number: int, frame: bytes, between: bytes = b"") -> bytes:
+    """A record of a pcap file, with what the modified form has between header and frame."""
+    head = struct.pack(order + "IIII", 1_700_000_000 + number, 999_999 - number, len(frame), len(frame) + number)
+    return head + between + frame
 
 
 def _block(order: str, kind: int, body: bytes) -> bytes:

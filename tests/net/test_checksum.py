@@ -174,6 +174,15 @@ def test_icmp_checksums_are_scapys(edge: Edge, payload: bytes) -> None:
         assert copy_out(l4, size)[2:4] == right
 
 
+@pytest.mark.parametrize("size", [8, 9, 64])
+@pytest.mark.parametrize("old", [0, 1, 0x00FF, 0xFFFF])
+def test_an_icmp_message_of_zeros_has_a_checksum_of_all_ones(edge: Edge, size: int, old: int) -> None:
+    at = edge.high(bytes(2) + old.to_bytes(2, "big") + bytes(size - 4))  # an echo reply, the first of its session
+    fill_icmp(at, size, 0)
+    assert copy_out(at, 4) == b"\0\0\xff\xff"
+    assert ones_sum(at, size) == 0xFFFF
+
+
 def test_the_pseudo_header_of_ipv6_has_a_length_of_32_bits(edge: Edge) -> None:
     at = edge.high(bytes(IPv6(src="2001:db8::1", dst="2001:db8::2")))
     for size in (0, 65535, 65536, 100_000, 2**32 - 1):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from tests.cli.terminal import Terminal
 from tests.observe.test_rates import report, stage
 from wirespeed.engine.report import Report, WorkerReport
 from wirespeed.observe.live import LiveLines, LiveTable, line, picture, shorten, si
@@ -127,6 +128,25 @@ def test_closing_the_live_table_twice_is_harmless() -> None:
     table.close()
     table.compiling("late")
     assert "late" not in table.console.file.getvalue()  # type: ignore[attr-defined]
+
+
+PROGRAM = """
+import wirespeed as ws
+def live(running):
+    table(running)
+    if running.report().packets > 1_000_000:
+        raise RuntimeError("by the way")
+table = ws.LiveTable()
+ws.run(ws.port("null:") >> ws.port("null:"), live=live)
+"""
+
+
+def test_a_program_that_ends_by_an_error_leaves_the_terminal_as_it_was() -> None:
+    with Terminal(program=("-c", PROGRAM)) as terminal:
+        code, _ = terminal.end()
+    assert code == 1 and "by the way" in terminal.shown
+    assert "packets/s" in terminal.shown
+    assert terminal.shown.rindex("\x1b[?25h") > terminal.shown.rindex("\x1b[?25l"), "the cursor is shown again"
 
 
 def test_lines_have_no_escapes_and_rates_since_the_line_before() -> None:

@@ -49,7 +49,15 @@ def test_a_word_becomes_a_port_with_its_options():
 
 @pytest.mark.parametrize(
     ("word", "times"),
-    [("max", None), ("original", 1), ("2.0", 2), ("0.1", Fraction(1, 10)), ("3x", 3), ("1/3", Fraction(1, 3))],
+    [
+        ("max", None),
+        ("original", 1),
+        ("2.0", 2),
+        ("0.1", Fraction(1, 10)),
+        ("3x", 3),
+        ("1/3", Fraction(1, 3)),
+        ("1e-3", Fraction(1, 1000)),
+    ],
 )
 def test_speeds_are_words_or_numbers_of_times(word, times):
     assert port(f"pcap:a,speed={word}").times == times
@@ -65,6 +73,9 @@ def test_speeds_are_words_or_numbers_of_times(word, times):
         ("pcap:a,speed=fast", "wanted max, original, or a number of times"),
         ("pcap:a,speed=0", "option speed"),
         ("pcap:a,speed=1e9", "option speed"),
+        ("pcap:a,speed=1e999999999", "option speed"),
+        ("pcap:a,speed=1/0", "option speed"),
+        ("pcap:a,speed=nan", "option speed"),
         ("pcap:a,speed=2,rate=1pps", "wanted one of them; leave one out"),
         ("pcap:a,rate=10", "wanted a number with pps or bps"),
         ("pcap:a,snaplen=0", "option snaplen"),

@@ -245,18 +245,22 @@ def sleep(w):
     """Sleep until traffic, until a source is due, or for a millisecond."""
     timeout = i64(SLEEP_NS)
     now = monotonic_ns()
-    blocked = False
+    blocked, paced = False, False
     for number in range(w.n_nodes):
         node = Node(w.nodes + NODE * number)
         due = Head(node.state).due_ns
         if due != 0 and Head(node.state).done == 0:
             timeout = min(timeout, due - now)
+            paced = True
         if load_u64(w.blocked + 8 * i64(node.group)) != 0:
             blocked = True
     if timeout <= 0:
         return
-    if blocked:  # its sources may well be readable, which would end the sleep at once
+    # What a source may not give yet, or a sink does not take, is readable all the time and would end the sleep at once.
+    if blocked:
         sys_sleep(min(timeout, i64(SLEEP_NS // 10)))
+    elif paced:
+        sys_sleep(timeout)
     else:
         sys_poll(w.fds, w.n_fds, timeout)
 

@@ -73,7 +73,13 @@ def kernel(function: Any = None, *, inline: bool = False) -> Any:
     function.__wirespeed__ = True
     on_disk = os.path.isfile(function.__code__.co_filename)  # what was typed at a prompt has no file to go stale
     # The C wrapper is for functions handed on as values, which ours never are; it is a tenth of a compilation.
-    flags = {"nogil": True, "error_model": "numpy", "boundscheck": False, "forceinline": inline, "no_cfunc_wrapper": True}
+    flags = {
+        "nogil": True,
+        "error_model": "numpy",
+        "boundscheck": False,
+        "forceinline": inline,
+        "no_cfunc_wrapper": True,
+    }
     return njit(cache=on_disk, **flags)(function)
 
 

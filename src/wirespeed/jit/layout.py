@@ -216,6 +216,14 @@ def field_of(declared: Layout, name: str) -> Field:
     return declared.fields[name]
 
 
+def number_field(declared: Layout, name: str) -> Field:
+    """The field ``name`` of a layout, which must be a number; an array or a nested layout is a compile error."""
+    field = field_of(declared, name)
+    if field.sub is not None or field.count:
+        raise TypingError(f"{name!r} of {declared.name} is a place, not a number; name its elements or fields")
+    return field
+
+
 def _find(name: str, digest: str) -> Layout:
     return _layouts[name, digest]
 

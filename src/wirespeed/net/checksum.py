@@ -159,7 +159,11 @@ def l4_sum(at, size, pseudo):
 
 @kernel(inline=True)
 def l4_checksum(at, size, pseudo, place):
-    """The checksum of the ``size`` bytes at ``at`` with a pseudo header's sum; its field at ``place`` counts as 0."""
+    """The checksum of the ``size`` bytes at ``at`` with a pseudo header's sum; its field at ``place`` counts as 0.
+
+    Something besides the field must not be 0 (a pseudo header, the version of IP), for a sum of 0 would come out as its
+    twin, all ones.
+    """
     without = u64(load_u16(at + place) ^ u16(0xFFFF))
     return _swapped_fold(machine_sum(at, size) + u64(pseudo) + without) ^ 0xFFFF
 
@@ -240,8 +244,12 @@ def fill_udp(at, size, pseudo):
 
 @kernel(inline=True)
 def fill_icmp(at, size, pseudo):
-    """Write the checksum of an ICMPv6 message, or of an ICMP message, whose ``pseudo`` is 0."""
-    store_be16(at + 2, l4_checksum(at, size, pseudo, 2))
+    """Write the checksum of an ICMPv6 message, or of an ICMP message, whose ``pseudo`` is 0.
+
+    The field is cleared first: an echo reply of nothing but zeros has the checksum 0xFFFF.
+    """
+    store_be16(at + 2, 0)
+    store_be16(at + 2, l4_sum(at, size, pseudo) ^ 0xFFFF)
 
 
 @kernel(inline=True)

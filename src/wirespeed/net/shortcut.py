@@ -30,6 +30,7 @@ from wirespeed.net.protocol import (
     PORT_GENEVE,
     PORT_VXLAN,
     PORT_VXLAN_LINUX,
+    PROTO_AH,
     PROTO_ICMP,
     PROTO_ICMPV6,
     PROTO_TCP,
@@ -65,7 +66,7 @@ def _transport(frame, at, end, protocol, want):
         return i64(ICMP) if end - at >= 8 else i64(-1), i64(8)
     if want & (ICMPV6 | PAYLOAD | FLAGS) and protocol == PROTO_ICMPV6:
         return i64(ICMPV6) if end - at >= 8 else i64(-1), i64(8)
-    if want & (SCTP | GRE | PAYLOAD | FLAGS):
+    if want & (SCTP | GRE | PAYLOAD | FLAGS) or protocol == PROTO_AH:  # anything may be behind an authentication header
         return i64(-1), i64(0)
     return i64(0), i64(0)
 
@@ -73,7 +74,7 @@ def _transport(frame, at, end, protocol, want):
 @kernel(inline=True)
 def plain_ipv4(frame, at, length, want):
     """The shortcut through an IPv4 header without options at ``at``, all 20 bytes of which are there."""
-    if not want & (TRANSPORT | FLAGS | PAYLOAD):
+    if not want & (TRANSPORT | FLAGS | PAYLOAD | FRAGMENT6):
         return i64(ETH | IPV4), i64(0), i64(0)
     end = i64(load_be16(frame + at + 2)) + at
     # A fragment is walked, and so is a frame that was cut.  A length that is too small leaves no room for a transport

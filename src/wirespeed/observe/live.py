@@ -5,6 +5,7 @@ look at the clock themselves; a call after the run's end takes the table away.  
 with what is being compiled, from any thread.
 """
 
+import atexit
 import sys
 import time
 from collections.abc import Iterator
@@ -56,13 +57,16 @@ class LiveTable:
         self._draw(picture(rates, self.console.width))
 
     def _draw(self, what: RenderableType) -> None:
-        self._live.start()
+        if not self._live.is_started:
+            atexit.register(self.close)  # a run that ends by an exception calls us no more, and the cursor is hidden
+            self._live.start()
         self._live.update(what, refresh=True)
 
     def close(self) -> None:
         """Take the table away and give the terminal back.  Closing twice is harmless."""
         self._closed = True
         self._live.stop()
+        atexit.unregister(self.close)
 
     def __enter__(self) -> "LiveTable":
         return self

@@ -5,6 +5,7 @@ its suffix says.  ``-`` is standard input or output, ``fd=N`` a descriptor, a pa
 socket.  :class:`CaptureTap` is a stage that writes copies of what passes.
 """
 
+import re
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -18,16 +19,16 @@ from wirespeed.ports.options import Option, Rate, Wanted
 from wirespeed.ports.pcap_parts import SinkPart, SourcePart, TapPart
 
 FASTEST = 10**6
+_SPEED = re.compile(r"\d{1,15}(\.\d{0,15})?(e[+-]?\d{1,2})?|\d{1,15}/0*[1-9]\d{0,15}")
 
 
 def speed(value: Any) -> str | Fraction:
     """Parse ``max``, ``original``, or how many times as fast as the original: ``2.0``, ``0.1``."""
     if value == "max":
         return "max"
-    try:
-        times = Fraction(1) if value == "original" else Fraction(str(value).removesuffix("x"))
-    except (ValueError, ZeroDivisionError):
-        times = Fraction(0)
+    text = "1" if value == "original" else str(value).removesuffix("x")
+    # No exponent of more than two digits, so that no text makes a number with a billion digits.
+    times = Fraction(text) if _SPEED.fullmatch(text) else Fraction(0)
     if not Fraction(1, FASTEST) <= times <= FASTEST:
         raise Wanted(f"max, original, or a number of times from 1e-6 to {FASTEST:,} that is as fast", "2.0")
     return times.limit_denominator(FASTEST)

@@ -164,9 +164,12 @@ class SinkPart:
     """A capture that is being written."""
 
     stage, drops = pcap_sink.transmit, pcap_sink.DROPS
+    ends = True  # whether a run is over when this can take nothing more
 
     def __init__(self, target: str, form: Form) -> None:
         self._lock = Lock()
+        for kernel in (pcap_sink.book, pcap_sink.write_out):  # now, as WriterMemory does with what it calls at the end
+            kernel.compile("(int64,)")
         self._memory = WriterMemory(target, form)
         self._states: list[int] = []
         self._last: Counters = {}
@@ -179,11 +182,13 @@ class SinkPart:
         return Placement(self.stage.address, address, self.drops)
 
     def service(self) -> float | None:
-        """Write what waits in the buffer."""
+        """Write what waits in the buffer.  A stream that nobody reads any more ends the run, as it ends any program."""
         with self._lock:
             if not self._memory.address:
                 return None
             pcap_sink.write_out(self._memory.address)
+            if self.ends and self._memory.record.outlet.broken:
+                raise PortError(self._memory.trouble())
             return FLUSH_S
 
     def counters(self) -> Counters:
@@ -219,3 +224,4 @@ class TapPart(SinkPart):
     """A capture into which copies of what passes are written."""
 
     stage, drops = pcap_sink.observe, {}
+    ends = False

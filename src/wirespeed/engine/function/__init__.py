@@ -14,3 +14,8 @@ from wirespeed.engine.function.actions import (
 )
 from wirespeed.engine.function.element import Function, function
 from wirespeed.engine.function.pkt import Pkt
+
+__all__ = [
+    "DROP", "FORWARD", "Function", "Pkt", "checksum_ipv4", "checksum_l4", "decrement_ttl", "function", "pop_vlan",
+    "push_vlan", "random", "rewrite", "symmetric_hash",
+]  # fmt: skip

@@ -77,6 +77,10 @@ NATIVE: dict[str, type[ast.operator]] = {
 """Operations that a kernel's own operator on int64 does just so."""
 WRAPPING = ("add", "subtract", "multiply")
 """Operations that :mod:`wirespeed.jit.wrapping` has for kernels, whose own operators must not overflow."""
+TOTAL = ("floor_divide", "remainder", "shift_left", "shift_right")
+"""Operations for which there are kernels below, defined where the machine's instructions are not."""
+BUILTIN = {"truth": "bool", "min": "min", "max": "max", "range": "range", "absolute": "abs", "int": "np.int64"}
+"""What a kernel's own functions do just so, and how it names them."""
 
 
 def negate(a: int) -> int:

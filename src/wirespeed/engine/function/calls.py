@@ -7,8 +7,9 @@ import types
 from wirespeed.core.element import Element
 from wirespeed.engine.function.actions import ACTIONS, Action
 from wirespeed.engine.function.advice import CALLABLE, CALLS, INSTEAD, did_you_mean
-from wirespeed.engine.function.expressions import METHODS, WORDS, Expressions, Value, _Local, known
+from wirespeed.engine.function.expressions import METHODS, WORDS, Expressions
 from wirespeed.engine.function.kinds import BOOL, BYTES, INT, NOTHING, PACKET, Kind
+from wirespeed.engine.function.meaning import Local, Value, known
 from wirespeed.engine.function.source import Source
 from wirespeed.engine.function.unit import Program
 
@@ -28,7 +29,7 @@ class Calls(Expressions):
                 raise self.wrong(node, INSTEAD[ast.Starred])
         try:
             meaning = self.meaning(node.func)
-        except _Local:
+        except Local:
             return self._method(node)
         name = ast.unparse(node.func)
         if isinstance(meaning, Element):  # a Function, called from another one

@@ -8,7 +8,6 @@ translated once; the interpreted and the compiled form are made of that translat
 or to one call.
 """
 
-import ast
 import inspect
 import types
 from collections.abc import Callable, Mapping
@@ -16,8 +15,9 @@ from typing import Any, overload
 
 from wirespeed.core.element import Element
 from wirespeed.core.frame import as_packets
-from wirespeed.engine.function import generate, runtime, twin
+from wirespeed.engine.function import generate, load, runtime, twin
 from wirespeed.engine.function.edit import seed as first_word
+from wirespeed.engine.function.interpreted import interpreted
 from wirespeed.engine.function.kinds import PACKET, Kind
 from wirespeed.engine.function.kinds import state as state_kind
 from wirespeed.engine.function.part import FunctionPart
@@ -128,7 +128,7 @@ class Function(Element):
     def stage(self) -> Stage:
         """The compiled form; compiles it, or loads it from the cache, the first time."""
         if self._stage is None:
-            stage = generate.load(self.generated, self.name)
+            stage = load.load(self.generated, self.name)
             try:
                 assert stage.address
             except Exception as error:
@@ -211,14 +211,9 @@ class Function(Element):
         return int(self.interpreted()(*arguments))
 
     def interpreted(self) -> Callable[..., int]:
-        """The interpreted form: Python code with the lines of the function's own file, over the twin's objects."""
+        """The interpreted form."""
         if self._interpreted is None:
-            program, main = self.translated()
-            scope: dict[str, Any] = {PREFIX + name: value for name, value in twin.NAMES.items()}
-            scope |= {name: values for values, name in program.arrays.items()} | {"__name__": self.python.__module__}
-            for unit in [*program.units.values(), main]:
-                exec(compile(ast.Module([unit.tree], []), unit.file, "exec"), scope)
-            self._interpreted = scope[main.tree.name]
+            self._interpreted = interpreted(*self.translated(), self.python.__module__)
         return self._interpreted
 
 

@@ -9,86 +9,23 @@ an int64 there; a condition that is used as a number becomes 0 or 1.
 """
 
 import ast
-import operator
-import types
-from typing import Any, NamedTuple
 
 from wirespeed.engine.function import kinds
-from wirespeed.engine.function.advice import INSTEAD, OPERATORS, did_you_mean, of_value
+from wirespeed.engine.function.advice import INSTEAD, OPERATORS, did_you_mean
 from wirespeed.engine.function.arithmetic import NAMES, OPERATIONS, wrap
+from wirespeed.engine.function.conditions import Conditions
 from wirespeed.engine.function.kinds import BOOL, BYTES, INT, NOTHING, PACKET, Kind, join
+from wirespeed.engine.function.meaning import Local, Value, known
 from wirespeed.engine.function.runtime import FIELDS
-from wirespeed.engine.function.source import Missing, Source, UnknownName
-from wirespeed.engine.function.unit import PREFIX, Program
 from wirespeed.net.headers import HEADERS
 from wirespeed.net.parse import BITS, PAYLOAD
 
 METHODS = ("prepend", "append", "adjust", "trim", "locate")
 WORDS = ("u16", "u32", "u64", "put_u16", "put_u32", "put_u64")
-FEW = 6  # elements of a tuple that are compared one by one
-HARMLESS = ("int", "truth", "min", "max", "present", "length", "get_element", "pick", "frame", "payload", *WORDS[:3])
-COMPARE = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}  # fmt: skip
 
 
-class Value(NamedTuple):
-    """A translated expression and what it is."""
-
-    node: ast.expr
-    kind: Kind
-
-
-class _Local(Exception):
-    """Not a constant: the expression begins with a variable of the function."""
-
-
-class Expressions:
+class Expressions(Conditions):
     """The part of a translator that handles expressions; calls are left to what builds on it."""
-
-    def __init__(self, program: Program, source: Source) -> None:
-        self.program = program
-        self.source = source
-        self.wrong = source.wrong
-        code = source.function.__code__
-        self.locals = set(code.co_varnames) | set(code.co_cellvars)
-        self.kinds: dict[str, Kind] = {}
-        self.assigned: set[str] = set()  # names that have a value on every path that leads here
-        self.size = 0
-        self.loops = 0
-        self._temporaries = 0
-
-    # What the translated code is made of
-
-    def ours(self, name: str, at: ast.AST, *arguments: ast.expr) -> ast.expr:
-        """A call of one of our functions.
-
-        Literal arguments are converted, for numba would compile a kernel anew for each literal.
-        """
-        self.program.runtime.add(name)
-        typed = [self.ours("int", at, a) if isinstance(a, ast.Constant) and name != "int" else a for a in arguments]
-        function = ast.Name(PREFIX + name, ast.Load())
-        return ast.copy_location(ast.Call(function, typed, []), at)
-
-    def temporary(self) -> str:
-        """A new variable of ours."""
-        self._temporaries += 1
-        return f"{PREFIX}t{self._temporaries}"
-
-    def constant(self, value: Any, at: ast.AST, name: str) -> Value:
-        """A number known now."""
-        if isinstance(value, bool):
-            return Value(ast.copy_location(ast.Constant(int(value)), at), BOOL)
-        try:
-            number = operator.index(value)
-        except TypeError:
-            raise self.wrong(at, of_value(value, name)) from None
-        if not -(1 << 63) <= number < 1 << 64:
-            raise self.wrong(at, f"{name} does not fit into 64 bits; numbers here have 64 bits and wrap")
-        return Value(ast.copy_location(ast.Constant(wrap(number)), at), INT)
-
-    # Values, by the form of the expression
 
     def value(self, node: ast.expr) -> Value:
         """Translate an expression."""
@@ -181,7 +118,7 @@ class Expressions:
     def _attribute(self, node: ast.Attribute) -> Value:
         try:
             return self.constant(self.meaning(node), node, ast.unparse(node))
-        except _Local:
+        except Local:
             base = self.value(node.value)
         kind = self.attribute_kind(base.kind, node)
         if base.kind == PACKET and node.attr in ("payload", "frame", "hash"):
@@ -242,152 +179,6 @@ class Expressions:
             name = ast.unparse(node.value)
             raise self.wrong(node, f"{name} has no element {at}; it has {len(values)}, counted from 0")
         return self.constant(values[at], node, "").node
-
-    # Conditions: expressions that are Python's own True or False when they are evaluated
-
-    def condition(self, node: ast.expr) -> ast.expr:
-        """Translate an expression that is tested; a constant when the answer is known now."""
-        if isinstance(node, ast.BoolOp):
-            return self._both(node)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            inner = self.condition(node.operand)
-            if isinstance(inner, ast.Constant):
-                return ast.copy_location(ast.Constant(not inner.value), node)
-            return ast.copy_location(ast.UnaryOp(ast.Not(), inner), node)
-        if isinstance(node, ast.Compare):
-            return self._comparison(node)
-        return self.truth(self.value(node), node)
-
-    def truth(self, value: Value, at: ast.expr) -> ast.expr:
-        """A value as a condition."""
-        kind = value.kind
-        if kind.number:
-            number = known(value.node)
-            return value.node if number is None else ast.copy_location(ast.Constant(bool(number)), at)
-        if kind.word == "header":
-            return self.ours("present", at, value.node)
-        if kind.word in ("array", "bytes"):
-            return self.ours("length", at, value.node)
-        raise self.wrong(at, f"{ast.unparse(at)} is {kind}, which is neither true nor false; test a field of it")
-
-    def as_number(self, condition: ast.expr, at: ast.expr) -> Value:
-        """A condition as 0 or 1."""
-        if isinstance(condition, ast.Constant):
-            return Value(ast.copy_location(ast.Constant(int(condition.value)), at), BOOL)  # type: ignore[arg-type]
-        if not isinstance(condition, ast.Compare | ast.UnaryOp):  # those are True or False, others may be numbers
-            condition = self.ours("truth", at, condition)
-        return Value(self.ours("int", at, condition), BOOL)
-
-    def _both(self, node: ast.BoolOp) -> ast.expr:
-        """``and`` or ``or``, without the operands that are known not to matter."""
-        absorbing = isinstance(node.op, ast.Or)
-        parts: list[ast.expr] = []
-        for operand in node.values:
-            part = self.condition(operand)
-            if not isinstance(part, ast.Constant):
-                parts.append(part)
-            elif part.value == absorbing:
-                parts.append(part)
-                break
-        if not parts:
-            return ast.copy_location(ast.Constant(not absorbing), node)
-        return parts[0] if len(parts) == 1 else ast.copy_location(ast.BoolOp(node.op, parts), node)
-
-    def _comparison(self, node: ast.Compare) -> ast.expr:
-        for op in node.ops:
-            if type(op) in OPERATORS:
-                raise self.wrong(node, OPERATORS[type(op)])
-        if any(isinstance(op, ast.In | ast.NotIn) for op in node.ops):
-            return self._membership(node)
-        operands = [self.number(n) for n in (node.left, *node.comparators)]
-        numbers = [known(n) for n in operands]
-        if len(operands) == 2 and None not in numbers:
-            return ast.copy_location(ast.Constant(COMPARE[type(node.ops[0])](*numbers)), node)  # type: ignore[arg-type]
-        return ast.copy_location(ast.Compare(operands[0], node.ops, operands[1:]), node)
-
-    def _membership(self, node: ast.Compare) -> ast.expr:
-        if len(node.ops) > 1:
-            raise self.wrong(node, "`in` cannot be chained with other comparisons; join two with `and`")
-        right = node.comparators[0]
-        left = self.number(node.left)
-        numbers = self.numbers_of(right)
-        if numbers is not None:
-            values = [self.constant(v, right, "").node for v in numbers]
-        elif isinstance(right, ast.Tuple):
-            values = [self.number(element) for element in right.elts]
-        else:
-            raise self.wrong(right, "behind `in` wanted a tuple of numbers; write a loop to search an array")
-        if not values:
-            found: ast.expr = ast.copy_location(ast.Constant(False), node)
-        elif len(values) <= FEW and _harmless(left):
-            found = self._one_of(node, left, values)
-        elif numbers is not None:
-            found = self.ours("among", node, left, ast.Name(self.program.array(numbers), ast.Load()))
-        else:
-            typed = [self.ours("int", node, v) for v in values]
-            found = self.ours("among_few", node, left, ast.Tuple(typed, ast.Load()))
-        if isinstance(node.ops[0], ast.In):
-            return found
-        if isinstance(found, ast.Constant):
-            return ast.copy_location(ast.Constant(not found.value), node)
-        return ast.copy_location(ast.UnaryOp(ast.Not(), found), node)
-
-    def _one_of(self, node: ast.Compare, left: ast.expr, values: list[ast.expr]) -> ast.expr:
-        tests: list[ast.expr] = [ast.copy_location(ast.Compare(left, [ast.Eq()], [v]), node) for v in values]
-        return tests[0] if len(tests) == 1 else ast.copy_location(ast.BoolOp(ast.Or(), tests), node)
-
-    # Names that mean something outside of the function
-
-    def meaning(self, node: ast.expr) -> Any:
-        """What a name, or a dotted name, that the function does not assign stands for."""
-        if isinstance(node, ast.Name) and node.id not in self.locals:
-            try:
-                return self.source.value(node.id)
-            except Missing:
-                every = [*self.locals, *self.source.function.__globals__]
-                message = f"there is no {node.id!r}{did_you_mean(node.id, every)}"
-                raise self.wrong(node, message, UnknownName) from None
-        if isinstance(node, ast.Attribute):
-            base = self.meaning(node.value)
-            if not isinstance(base, types.ModuleType | type):
-                raise self.wrong(node, of_value(base, ast.unparse(node.value)))
-            try:
-                return getattr(base, node.attr)
-            except AttributeError:
-                hint = did_you_mean(node.attr, dir(base))
-                raise self.wrong(node, f"{ast.unparse(node.value)} has no {node.attr!r}{hint}") from None
-        raise _Local
-
-    def numbers_of(self, node: ast.expr) -> tuple[int, ...] | None:
-        """The numbers of a constant tuple, written out or by a name; None for anything else."""
-        if isinstance(node, ast.Tuple):
-            elements = [self.value(element).node if _plain(element) else None for element in node.elts]
-            numbers = [known(e) if e is not None else None for e in elements]
-            return None if None in numbers else tuple(n for n in numbers if n is not None)
-        try:
-            value = self.meaning(node)
-        except _Local:
-            return None
-        if not isinstance(value, tuple):
-            return None
-        return tuple(known(self.constant(v, node, f"an element of {ast.unparse(node)}").node) or 0 for v in value)
-
-
-def known(node: ast.expr) -> int | None:
-    """The number that a translated expression is, when that is known now."""
-    return int(node.value) if isinstance(node, ast.Constant) else None  # type: ignore[arg-type]
-
-
-def _harmless(node: ast.expr) -> bool:
-    """Whether a translated expression can be evaluated again with the same result."""
-    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
-    allowed = {PREFIX + name for name in (*HARMLESS, *OPERATIONS, "negate", "absolute")}
-    return all(isinstance(call.func, ast.Name) and call.func.id in allowed for call in calls)
-
-
-def _plain(node: ast.expr) -> bool:
-    """Whether an element of a tuple can be translated twice without harm."""
-    return not any(isinstance(n, ast.Call) for n in ast.walk(node))
 
 
 def _fields_of(kind: Kind) -> str:

@@ -1,38 +1,38 @@
-"""Makes a stage of a translated function: the source of a module, its file in the cache, and the module loaded.
+"""Writes the source of the module that holds a user's function as a stage.
 
-Theory of operation
--------------------
-numba keeps what it compiled by the file and line of a function, so that only a function in a file of its own can be
-found again by the next process.  The text of the module is all that the machine code depends on: the translated code
-with its constants written out, the layouts by name and hash, the formats of tables.  The file is named after the hash
-of that text and of our own sources, so that two functions never meet and one that is changed is another one.
+The text is all that the machine code depends on: the translated code with its constants written out, the layouts by
+name and hash, the formats of tables.
 """
 
 import ast
 import copy
-import hashlib
-import importlib.util
-import os
-import sys
-import tempfile
-from pathlib import Path
-from types import ModuleType
 
 from wirespeed.engine.function import runtime
-from wirespeed.engine.function.arithmetic import NATIVE, WRAPPING
+from wirespeed.engine.function.arithmetic import BUILTIN, NATIVE, TOTAL, WRAPPING
 from wirespeed.engine.function.kinds import Kind
 from wirespeed.engine.function.unit import MOST_INLINE, PREFIX, Program, Unit
-from wirespeed.jit import cache
-from wirespeed.jit.kernel import Stage
 
-# Where translated code's names of ours come from, when not from runtime under the same name.
-_HEADER = ("array_at", "as_state", "find_layout", "get_element", "get_slot", "guarded", "present", "set_element")
-_WORDS = {f"{put}u{bits}": f"{'put' if put else 'get'}_be{bits}" for put in ("", "put_") for bits in (16, 32, 64)}
-_ARITHMETIC = {
-    "floor_divide": "floor_divide", "remainder": "remainder", "shift_left": "shift_left",
-    "shift_right": "shift_right", "count": "kernel_count",
-}  # fmt: skip
-_BUILTIN = {"truth": "bool", "min": "min", "max": "max", "range": "range", "absolute": "abs", "int": "np.int64"}
+# Where every name of ours that translated code can use comes from: a module, and what it is there; or an expression.
+# Bit operators, and the minus sign, are a kernel's own and come from nowhere.
+_BODY = (
+    "adjust", "among", "among_few", "append", "checksum_ipv4", "checksum_l4", "decrement_ttl_ipv4", "decrement_ttl_ipv6",
+    "frame", "hash", "length", "payload", "pick", "pop_vlan", "prepend", "push_vlan", "random", "rewrite",
+    "symmetric_hash", "trim",
+)  # fmt: skip
+ORIGINS: dict[str, tuple[str, str]] = {
+    **{name: ("", expression) for name, expression in BUILTIN.items()},
+    **dict.fromkeys((*NATIVE, "negate"), ("", "")),
+    **{name: ("wirespeed.jit.wrapping", name) for name in WRAPPING},
+    **{name: ("wirespeed.engine.function.arithmetic", name) for name in TOTAL},
+    "count": ("wirespeed.engine.function.arithmetic", "kernel_count"),
+    **{name: ("wirespeed.jit.region", name) for name in ("get_element", "set_element")},
+    **{f"u{bits}": ("wirespeed.jit.region", f"get_be{bits}") for bits in (16, 32, 64)},
+    **{f"put_u{bits}": ("wirespeed.jit.region", f"put_be{bits}") for bits in (16, 32, 64)},
+    "present": ("wirespeed.jit.header", "present"),
+    "tick": ("wirespeed.engine.function.runtime", "tick"),
+    "locate": ("wirespeed.engine.function.runtime", "locate_headers"),
+    **{name: ("wirespeed.engine.function.body", name) for name in _BODY},
+}
 
 _STAGE = """
 
@@ -67,7 +67,7 @@ class _Native(ast.NodeTransformer):
             return ast.BinOp(plain[0], NATIVE[name](), plain[1])
         if name == "negate":
             return ast.UnaryOp(ast.USub(), plain[0])
-        if name in ("floor_divide", "remainder", "shift_left", "shift_right") and isinstance(plain[1], ast.Constant):
+        if name in TOTAL and isinstance(plain[1], ast.Constant):
             return _by_constant(name, plain[0], int(plain[1].value)) or node  # type: ignore[arg-type]
         return node
 
@@ -148,79 +148,21 @@ def state_offset(parameters: dict[str, Kind]) -> int:
 
 
 def _imports(program: Program) -> str:
-    lines = ["import numpy as np", ""]
-    sources: dict[str, list[str]] = {
-        "wirespeed.jit.kernel": ["kernel as _ws_kernel", "stage as _ws_stage"],
-        "wirespeed.jit.intrinsics": ["load_i64 as _ws_load_i64", "store_i64 as _ws_store_i64"],
-        "wirespeed.jit.header": [
-            "guarded as _ws_guarded",
-            "array_at as _ws_array_at",
-            "as_state as _ws_as_state",
-            "find_layout as _ws_find_layout",
-        ],
-        "wirespeed.engine.function.runtime": [f"{n} as _ws_{n}" for n in ("User", "enter", "arrive", "leave")],
-        "wirespeed.engine.function.arithmetic": [],
-        "wirespeed.jit.wrapping": [],
+    """The lines by which a module gets the names of ours that it uses."""
+    imported: dict[str, list[str]] = {
+        "wirespeed.jit.kernel": ["kernel", "stage"],
+        "wirespeed.jit.intrinsics": ["load_i64", "store_i64"],
+        "wirespeed.jit.guard": ["guarded"],
+        "wirespeed.jit.region": ["array_at", "as_state", "find_layout"],
+        "wirespeed.engine.function.runtime": ["User", "enter", "arrive", "leave"],
     }
-    aliases = {"int": "np.int64"}
-    for name in sorted(program.runtime):
-        where, what = _origin(name)
+    lines = {where: [f"{name} as {PREFIX}{name}" for name in names] for where, names in imported.items()}
+    aliases = [f"{PREFIX}int = np.int64"]
+    for name in sorted(program.runtime - {"int"}):
+        where, what = ORIGINS[name]
         if where:
-            sources[where].append(f"{what} as {PREFIX}{name}")
+            lines.setdefault(where, []).append(f"{what} as {PREFIX}{name}")
         elif what:
-            aliases[name] = what
-    for where, names in sources.items():
-        if names:
-            lines.append(f"from {where} import ({', '.join(dict.fromkeys(names))})")
-    return "\n".join([*lines, "", *(f"{PREFIX}{name} = {what}" for name, what in aliases.items()), ""])
-
-
-def _origin(name: str) -> tuple[str, str]:
-    """The module that a name of ours comes from ("" for an expression), and what it is there."""
-    if name in _BUILTIN:
-        return "", _BUILTIN[name]
-    if name in _ARITHMETIC:
-        return "wirespeed.engine.function.arithmetic", _ARITHMETIC[name]
-    if name in NATIVE or name == "negate":
-        return "", ""
-    if name in WRAPPING:
-        return "wirespeed.jit.wrapping", name
-    if name in _WORDS:
-        return "wirespeed.jit.header", _WORDS[name]
-    if name in _HEADER:
-        return "wirespeed.jit.header", name
-    return "wirespeed.engine.function.runtime", "locate_headers" if name == "locate" else name
-
-
-_loaded: dict[str, ModuleType] = {}
-
-
-def load(source: str, name: str) -> Stage:
-    """The stage of a generated module's text, from the module as this process has it, or from its file."""
-    stamp = cache.stamp(Path(__file__))
-    digest = hashlib.sha256("\0".join([source, stamp, cache.mode()]).encode()).hexdigest()[:16]
-    title = f"{name[:40]}_{digest}"
-    if title not in _loaded:
-        _loaded[title] = _import(title, _file(title, source))
-    made: Stage = getattr(_loaded[title], f"{PREFIX}stage_{name}")
-    return made
-
-
-def _file(title: str, source: str) -> Path:
-    """The module's file, written in one step so that another process never sees half of it."""
-    path = cache.root() / "functions" / f"{title}.py"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.is_file() or path.read_text(encoding="utf-8") != source:
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False, encoding="utf-8") as f:
-            f.write(source)
-        os.replace(f.name, path)
-    return path
-
-
-def _import(title: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"wirespeed_functions.{title}", path)
-    assert spec is not None and spec.loader is not None, "a file that ends in .py has a loader"
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where numba looks for it
-    spec.loader.exec_module(module)
-    return module
+            aliases.append(f"{PREFIX}{name} = {what}")
+    imports = [f"from {where} import ({', '.join(names)})" for where, names in lines.items()]
+    return "\n".join(["import numpy as np", "", *imports, "", *aliases, ""])

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wirespeed.jit.layout import Field, Layout
+from wirespeed.jit.region import array_code
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,6 @@ def of_field(field: Field) -> Kind:
     if field.sub is not None:
         return state(field.sub)
     return array(array_code(field)) if field.count else INT
-
-
-def array_code(field: Field) -> str:
-    """The format of the elements of an array field, such as ">u2"."""
-    return f"{'>' if field.swap else ''}{'i' if field.type.signed else 'u'}{field.size}"
 
 
 def join(a: Kind, b: Kind) -> Kind | None:

@@ -52,6 +52,7 @@ class WriterMemory:
 
     def __init__(self, target: str, form: Form) -> None:
         pcapng = target.lower().endswith((".pcapng", ".ntar")) if form.pcapng is None else form.pcapng
+        finish.compile("(int64,)")  # now, for at the end there may be no room on the disk for the kernel cache
         rotates = bool(form.rotate_size or form.rotate_ns)
         first, digits = numbered(target) if rotates else (target, 0)
         self.target: Target = open_sink(first)
@@ -122,6 +123,7 @@ class CaptureWriter:
     """
 
     def __init__(self, target: str | os.PathLike[str], form: Form | None = None) -> None:
+        put_entry.compile("(int64, int64)")
         self._memory = WriterMemory(os.fspath(target), form or Form())
         self._room = Arena(LARGEST_FRAME + OPTIONS_ROOM + Entry.size + 4096, huge=False)
         self._entry = self._room.alloc(Entry.size)
