@@ -40,9 +40,9 @@ def test_its_checksums_are_right(frames: list[Packet]) -> None:
     wrong = []
     for number, frame in enumerate(frames):
         if frame.haslayer(IP):
-            header = frame[IP].copy()
-            del header.chksum
-            if IP(bytes(header)).chksum != frame[IP].chksum:
+            header = bytes(frame[IP])[: 4 * frame[IP].ihl]
+            words = (int.from_bytes(header[i : i + 2], "big") for i in range(0, len(header), 2))
+            if sum(words) % 0xFFFF:  # one's complement: a right header adds up to zero (RFC 1071)
                 wrong.append(number)
     assert wrong == []
 

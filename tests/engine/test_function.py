@@ -191,11 +191,23 @@ def test_a_function_stands_in_a_graph() -> None:
     port, first, second = ws.port("memory:in"), ws.port("memory:first"), ws.port("memory:second")
     frames = [bytes([10 + i % 4 - 1]) * 20 for i in range(200)]
     assert port.push(frames) == 200
-    report = ws.run(port >> first_byte >> (first, second), until=None)
+    port.close_input()
+    report = ws.run(port >> first_byte >> (first, second))
     assert report.balanced
     assert report.stage("first_byte").drops == {"dropped": 50, "no_output": 50}
     assert [p.data for p in first.pull(200)] == [f for f in frames if f[0] == 10]
     assert [p.data for p in second.pull(200)] == [f for f in frames if f[0] == 11]
+
+
+def test_a_mark_goes_along_with_the_packet(tmp_path: Path) -> None:
+    text = "def set_it(pkt):\n    if pkt.mark == 0:\n        pkt.mark = 1000 + pkt.frame[0]\n    return 0\n"
+    text += "def add(pkt):\n    pkt.mark += 7\n    return 0\n"
+    scope = define(tmp_path, text)
+    port, out = ws.port("memory:in"), ws.port("memory:out")
+    port.push([b"\1" * 20, b"\2" * 20])
+    port.close_input()
+    ws.run(port >> ws.function(scope["set_it"]) >> ws.function(scope["add"]) >> out)
+    assert [p.mark for p in out.pull(2)] == [1008, 1009]
 
 
 def test_frames_of_all_kinds_can_be_given() -> None:
@@ -385,7 +397,7 @@ def test_editors_are_told_every_header_and_field() -> None:
     told = typing.get_type_hints(Pkt)
     for name, header in HEADERS.items():
         assert list(typing.get_type_hints(told[name])) == list(header.fields), name
-    for name in runtime.FIELDS:
+    for name in (*runtime.FIELDS, "mark", "hash"):
         assert told[name] is int
 
 

@@ -102,6 +102,12 @@ def shape(e, n, length):
     return i64(0)
 
 
+@kernel
+def shape_at(bench, n, length):
+    """:func:`shape`, for tests of it."""
+    return shape(Bench(bench), n, length)
+
+
 @kernel(inline=True)
 def flag_bits(flags):
     """The flags of a layer as :func:`find` gives them."""
@@ -289,19 +295,25 @@ def check_frame(e, low, high, length, link):
 
 
 @kernel
+def check_at(bench, frame, length, link):
+    """The number of the invariant that a frame breaks, or 0; it is copied to both edges first."""
+    e = Bench(bench)
+    low, high = e.low, e.high - length
+    copy(low, frame, length)
+    copy(high, frame, length)
+    fill(low + length, length * 37 + 1, i64(SLACK))
+    fill(high - SLACK, length * 91 + 5, i64(SLACK))
+    return check_frame(e, low, high, length, link)
+
+
+@kernel
 def check(bench, batch, n):
     """Check ``n`` inputs; return how many are sound before the first that is not."""
     e = Bench(bench)
     for i in range(n):
         given = Input(batch + INPUT * i)
-        length = i64(given.size)
         store_i64(e.progress, given.number)
-        low, high = e.low, e.high - length
-        copy(low, given.bytes, length)
-        copy(high, given.bytes, length)
-        fill(low + length, given.number * 37 + 1, i64(SLACK))
-        fill(high - SLACK, given.number * 91 + 5, i64(SLACK))
-        e.violated = check_frame(e, low, high, length, i64(given.link))
+        e.violated = check_at(bench, given.bytes, i64(given.size), i64(given.link))
         if e.violated != 0:
             return i
     return n

@@ -50,7 +50,7 @@ class Bench(NamedTuple):
 
 def frame_bench(progress: Progress) -> Bench:
     """For frames."""
-    edge, records, keys = Edge(), np.zeros(2 * MAX_LAYERS, Layer.dtype), table()
+    edge, records, keys = Edge(1 << 21), np.zeros(2 * MAX_LAYERS, Layer.dtype), table()
     record = np.zeros(1, frame_check.Bench.dtype)
     half = records.ctypes.data + MAX_LAYERS * Layer.size
     record[0] = (edge.low(b""), edge.high(b""), records.ctypes.data, half, keys.ctypes.data, progress.address, 0)

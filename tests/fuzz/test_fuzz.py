@@ -87,14 +87,14 @@ def failed(kind: str, seed: int, number: int, what: str, where: Path) -> Outcome
     return Outcome(number, number, f"{what} (seed {seed}, link type {link})", kept)
 
 
-@pytest.mark.parametrize("kind, count", [("frames", 14_000), ("files", 6_000)])
+@pytest.mark.parametrize("kind, count", [("frames", 140_000), ("files", 60_000)])
 def test_mutated_inputs_are_taken_soundly(kind: str, count: int, tmp_path: Path) -> None:
     assert str(fuzz(kind, SEED, count, tmp_path)) == f"{count} sound"
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("kind, count", [("frames", 700_000), ("files", 300_000)])
-def test_a_million_mutated_inputs_are_taken_soundly(kind: str, count: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind, count", [("frames", 70_000_000), ("files", 30_000_000)])
+def test_a_hundred_million_mutated_inputs_are_taken_soundly(kind: str, count: int, tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(1 << 31)
     assert str(fuzz(kind, seed, count, tmp_path)) == f"{count} sound"
 

@@ -82,3 +82,11 @@ def test_mutated_captures_go_through_a_function(tmp_path: Path) -> None:
         written = kept(one) + kept(two)
         assert len(written) == report.packets == len(packets) - report.dropped
         assert not Counter(written) - Counter(packets)
+
+
+def test_mutated_captures_are_read_again_as_they_were(tmp_path: Path) -> None:
+    path, out = tmp_path / "in", tmp_path / "out.pcapng"
+    for packets in mutated(path, range(2 * INPUTS, 2 * INPUTS + INPUTS // 2)):
+        report = ws.run(ws.port(f"pcap:{path},loop=3") >> ws.port(f"pcap:{out}"))
+        check_books(report)
+        assert kept(out) == 3 * packets

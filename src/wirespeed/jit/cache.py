@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from numba.core.caching import CacheImpl, _CacheLocator
+from numba.core.caching import CacheImpl, FunctionCache, _CacheLocator
 
 from wirespeed.jit.machine import DEBUG, PORTABLE
 
@@ -122,3 +122,19 @@ class WirespeedLocator(_CacheLocator):
 
 
 CacheImpl._locator_classes.insert(0, WirespeedLocator)
+
+
+class KernelCache(FunctionCache):
+    """numba's disk cache of one function, for which an index that cannot be read is an empty one.
+
+    numba reads a whole index before it looks whether it is stale, and the types in it may be of an older version of
+    ours, with names that are gone or of layouts that have changed.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled function for a signature, or None when it is not there."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:
+            self.flush()
+            return None

@@ -27,7 +27,7 @@ from numba.core.imputils import lower_getattr_generic, lower_setattr_generic
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import infer_getattr, intrinsic, lower_builtin, models, register_model, type_callable
 
-from wirespeed.jit.layout import Layout, field_of, load_field, number_field, store_field
+from wirespeed.jit.layout import Layout, field_of, find_known, load_field, number_field, store_field
 
 I64 = ir.IntType(64)
 
@@ -69,15 +69,8 @@ class Scheme:
     def __call__(self) -> Any:
         raise TypeError("a packet's slots lie on a kernel's stack; call a scheme in a kernel")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _find_scheme, (self.name, self.hash)
-
 
 _schemes: dict[tuple[str, str], Scheme] = {}
-
-
-def _find_scheme(name: str, digest: str) -> Scheme:
-    return _schemes[name, digest]
 
 
 class PacketType(types.Type):
@@ -86,6 +79,15 @@ class PacketType(types.Type):
     def __init__(self, scheme: Scheme) -> None:
         self.scheme = scheme
         super().__init__(name=f"Packet({scheme.name}:{scheme.hash})")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _find_packet, (self.scheme.name, self.scheme.hash)
+
+
+def _find_packet(name: str, digest: str) -> types.Type:
+    """What a packet's type in the kernel cache stands for; one of a scheme that has changed since equals no other."""
+    found = _schemes.get((name, digest))
+    return found.type if found else types.Opaque(f"Packet({name}:{digest})")
 
 
 class HeaderType(types.Type):
@@ -96,11 +98,13 @@ class HeaderType(types.Type):
         super().__init__(name=f"Header({layout.name}:{layout.hash})")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _header_type, (self.layout,)
+        return _find_header, (self.layout.name, self.layout.hash)
 
 
-def _header_type(layout: Layout) -> HeaderType:
-    return HeaderType(layout)
+def _find_header(name: str, digest: str) -> types.Type:
+    """Likewise for a header's type."""
+    found = find_known(name, digest)
+    return HeaderType(found) if found else types.Opaque(f"Header({name}:{digest})")
 
 
 @register_model(PacketType)
@@ -190,14 +194,6 @@ def _get_of_packet(context, builder, packet, value, name):
     header.read = builder.select(there, at, slot("zeros"))
     header.write = builder.select(there, at, slot("scratch"))
     return header._getvalue()
-
-
-@lower_setattr_generic(PacketType)
-def _set_of_packet(context, builder, sig, args, name):
-    scheme = sig.args[0].scheme
-    field = field_of(scheme.record, scheme.fields[name])
-    record = builder.load(_slot(builder, scheme, args[0], "record"))
-    store_field(builder, record, field, context.cast(builder, args[1], sig.args[1], field.type))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from numba import cfunc, njit, types
 from numba.core import event
 
-import wirespeed.jit.cache  # noqa: F401  (registers the locator)
+from wirespeed.jit.cache import KernelCache
 
 STAGE = types.int64(types.int64, types.int64, types.int64)
 
@@ -66,21 +66,19 @@ def on_compile(callback: Callable[[str], None] | None) -> None:
     _watch.callback = callback
 
 
+# The C wrapper is for functions handed on as values, which ours never are; it is a tenth of a compilation.
+_FLAGS = {"nogil": True, "error_model": "numpy", "boundscheck": False, "no_cfunc_wrapper": True}
+
+
 def kernel(function: Any = None, *, inline: bool = False) -> Any:
     """Compile ``function``: no GIL, no exceptions for arithmetic, no bounds checks, cached on disk."""
     if function is None:
         return lambda f: kernel(f, inline=inline)
     function.__wirespeed__ = True
-    on_disk = os.path.isfile(function.__code__.co_filename)  # what was typed at a prompt has no file to go stale
-    # The C wrapper is for functions handed on as values, which ours never are; it is a tenth of a compilation.
-    flags = {
-        "nogil": True,
-        "error_model": "numpy",
-        "boundscheck": False,
-        "forceinline": inline,
-        "no_cfunc_wrapper": True,
-    }
-    return njit(cache=on_disk, **flags)(function)
+    dispatcher = njit(forceinline=inline, **_FLAGS)(function)
+    if os.path.isfile(function.__code__.co_filename):  # what was typed at a prompt has no file to go stale
+        dispatcher._cache = KernelCache(function)
+    return dispatcher
 
 
 class Stage:
@@ -121,5 +119,11 @@ def callback(signature: str) -> Any:
 
 
 def assembly(dispatcher: Any) -> str:
-    """The machine code of a kernel that has been compiled in this process, as text."""
-    return "\n".join(dispatcher.inspect_asm().values())
+    """The machine code of a kernel, for the signatures it has in this process, as text.
+
+    Compiled for this purpose, for numba does not keep the text of what came from the disk cache.
+    """
+    fresh = njit(**_FLAGS)(dispatcher.py_func)
+    for signature in dispatcher.signatures:
+        fresh.compile(signature)
+    return "\n".join(fresh.inspect_asm().values())

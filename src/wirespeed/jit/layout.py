@@ -228,9 +228,14 @@ def _find(name: str, digest: str) -> Layout:
     return _layouts[name, digest]
 
 
+def find_known(name: str, digest: str) -> Layout | None:
+    """The layout of that name and hash, if it is declared in this process."""
+    return _layouts.get((name, digest))
+
+
 def _find_pointer(name: str, digest: str) -> types.Type:
     """What a pointer's type in the kernel cache stands for; one of a layout that has changed since equals no other."""
-    found = _layouts.get((name, digest))
+    found = find_known(name, digest)
     return found.pointer if found else types.Opaque(f"Pointer({name}:{digest})")
 
 

@@ -21,8 +21,8 @@ from wirespeed.jit.layout import (
     Pointer,
     _find,
     field_of,
+    find_known,
     load_field,
-    number_field,
     store_field,
 )
 
@@ -37,7 +37,7 @@ class StateType(types.Type):
         super().__init__(name=f"State({layout.name}:{layout.hash})")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _state_type, (self.layout,)
+        return _find_state, (self.layout.name, self.layout.hash)
 
 
 class ArrayType(types.Type):
@@ -53,8 +53,10 @@ class ArrayType(types.Type):
         return ArrayType, (self.code,)
 
 
-def _state_type(layout: Layout) -> StateType:
-    return StateType(layout)
+def _find_state(name: str, digest: str) -> types.Type:
+    """What a state's type in the kernel cache stands for; one of a layout that has changed since equals no other."""
+    found = find_known(name, digest)
+    return StateType(found) if found else types.Opaque(f"State({name}:{digest})")
 
 
 @register_model(StateType)
@@ -116,7 +118,7 @@ def _get_of_state(context, builder, state, value, name):
 
 @lower_setattr_generic(StateType)
 def _set_of_state(context, builder, sig, args, name):
-    field = number_field(sig.args[0].layout, name)
+    field = field_of(sig.args[0].layout, name)
     store_field(builder, args[0], field, context.cast(builder, args[1], sig.args[1], field.type))
 
 

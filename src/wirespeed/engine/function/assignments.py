@@ -95,6 +95,8 @@ class Assignments(Calls):
             hint = "ws.checksum_ipv4 and ws.checksum_l4 write it themselves, on a line of their own"
             raise self.wrong(target, f"{shown} holds a checksum, and this is true or false; {hint}")
         self.program.writes |= base.kind.word in ("packet", "header")
+        if base.kind == PACKET:
+            return ast.copy_location(ast.Expr(self.ours("set_mark", target, base.node, value.node)), target)
         return assign(ast.Attribute(base.node, target.attr, ast.Store()), value.node, target)
 
     def _target_base(self, target: ast.Attribute) -> Value:

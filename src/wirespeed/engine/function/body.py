@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from wirespeed.core import packet
+from wirespeed.core.packet import Packet
 from wirespeed.engine.function import edit, sums
 from wirespeed.engine.function.runtime import RANDOM, locate_headers
 from wirespeed.jit.header import get_slot, read_address, write_address
@@ -60,6 +62,18 @@ def _flow_hash(frame, length, link):
 @kernel
 def _symmetric_hash(frame, length, link):
     return i64(hashing.symmetric_hash(frame, length, link))
+
+
+@kernel(inline=True)
+def mark(pkt):
+    """``pkt.mark``."""
+    return i64(packet.mark(Packet(get_slot(pkt, "record"))))
+
+
+@kernel(inline=True)
+def set_mark(pkt, value):
+    """``pkt.mark = value``."""
+    packet.set_mark(Packet(get_slot(pkt, "record")), value)
 
 
 @kernel(inline=True)

@@ -130,7 +130,7 @@ class Function(Element):
         if self._stage is None:
             stage = load.load(self.generated, self.name)
             try:
-                assert stage.address
+                stage.address  # noqa: B018  (compiles it)
             except Exception as error:
                 reason = str(error).strip().splitlines() or [repr(error)]
                 raise FunctionError(f"{self.name} cannot be compiled, which the checks before should have found out:\n"

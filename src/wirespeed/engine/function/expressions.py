@@ -20,6 +20,7 @@ from wirespeed.engine.function.runtime import FIELDS
 from wirespeed.net.headers import HEADERS
 from wirespeed.net.parse import BITS, PAYLOAD
 
+COMPUTED = ("mark", "hash", "payload", "frame")  # attributes of a packet that are worked out when they are asked for
 METHODS = ("prepend", "append", "adjust", "trim", "locate")
 WORDS = ("u16", "u32", "u64", "put_u16", "put_u32", "put_u64")
 
@@ -121,7 +122,7 @@ class Expressions(Conditions):
         except Local:
             base = self.value(node.value)
         kind = self.attribute_kind(base.kind, node)
-        if base.kind == PACKET and node.attr in ("payload", "frame", "hash"):
+        if base.kind == PACKET and node.attr in COMPUTED:
             self.program.want |= PAYLOAD if node.attr == "payload" else 0
             return Value(self.ours(node.attr, node, base.node), kind)
         return Value(ast.copy_location(ast.Attribute(base.node, node.attr, ast.Load()), node), kind)
@@ -147,11 +148,11 @@ class Expressions(Conditions):
             return kinds.header(HEADERS[name])
         if name in ("payload", "frame"):
             return BYTES
-        if name in FIELDS or name == "hash":
+        if name in FIELDS or name in ("hash", "mark"):
             return INT
         if name in METHODS:
             raise self.wrong(node, f"{name} is a method; call it: {ast.unparse(node)}(...)")
-        every = [*HEADERS, *FIELDS, "hash", "payload", "frame", *METHODS]
+        every = [*HEADERS, *FIELDS, *COMPUTED, *METHODS]
         hint = did_you_mean(name, every) or f"; there are {', '.join(every)}"
         raise self.wrong(node, f"the packet has no {name!r}{hint}")
 

@@ -16,8 +16,8 @@ from wirespeed.engine.function.unit import MOST_INLINE, PREFIX, Program, Unit
 # Bit operators, and the minus sign, are a kernel's own and come from nowhere.
 _BODY = (
     "adjust", "among", "among_few", "append", "checksum_ipv4", "checksum_l4", "decrement_ttl_ipv4", "decrement_ttl_ipv6",
-    "frame", "hash", "length", "payload", "pick", "pop_vlan", "prepend", "push_vlan", "random", "rewrite",
-    "symmetric_hash", "trim",
+    "frame", "hash", "length", "mark", "payload", "pick", "pop_vlan", "prepend", "push_vlan", "random", "rewrite",
+    "set_mark", "symmetric_hash", "trim",
 )  # fmt: skip
 ORIGINS: dict[str, tuple[str, str]] = {
     **{name: ("", expression) for name, expression in BUILTIN.items()},

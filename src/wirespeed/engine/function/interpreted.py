@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wirespeed.engine.function import arithmetic, edit, runtime, sums
-from wirespeed.engine.function.twin import COMPUTED, Array, Bytes, Header, Packet
+from wirespeed.engine.function.twin import COMPUTED, Array, Bytes, Header, Packet, set_mark
 from wirespeed.engine.function.unit import PREFIX, Program, Unit
 from wirespeed.net import hashing
 
@@ -94,6 +94,7 @@ NAMES: dict[str, Any] = {
     "among_few": _among,
     **{word: getattr(Bytes, word) for word in ("u16", "u32", "u64", "put_u16", "put_u32", "put_u64")},
     **COMPUTED,
+    "set_mark": set_mark,
     "locate": Packet.locate,
     "prepend": _moving(edit.prepend),
     "append": _moving(edit.append),

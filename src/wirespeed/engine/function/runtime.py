@@ -58,7 +58,7 @@ FOUND = (
     "end",
 )  # in the order of locate's result
 SLOTS = ("state", "record", "frame", "length", "zeros", "scratch", "want", "ticks", *FOUND)
-FIELDS = {"time": "time", "port": "port", "length": "total", "wire": "wire", "link": "link", "mark": "mark"}
+FIELDS = {"time": "time", "port": "port", "length": "total", "wire": "wire", "link": "link"}
 """Attributes of a packet that are numbers of its record, and their names there."""
 PLACES = {
     name: Place(header, BITS[name], FOUND[POSITION[name]] if name in POSITION else "", SHIFT.get(name, 0))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from threading import Event, Thread
 
 from wirespeed.core.arena import Arena
-from wirespeed.core.packet import HEADROOM, Packet
+from wirespeed.core.packet import HEADROOM, MARKED, Packet
 from wirespeed.core.stage import COMMON_DROPS, Head, Outbox
 from wirespeed.engine.function import runtime
 from wirespeed.engine.function.runtime import FunctionState
@@ -39,6 +39,7 @@ class Stand:
         p.refcnt = p.segments = p.link = 1
         for name, value in record.items():
             setattr(p, name, value)
+        p.flags = MARKED
         libc.copy_in(p.buffer + p.data, data)
 
     def _fill_head(self) -> None:

@@ -9,6 +9,7 @@ function whose end can be reached returns nothing, which the caller's code, or t
 """
 
 import ast
+import sys
 
 from wirespeed.engine.function.advice import INSTEAD
 from wirespeed.engine.function.arithmetic import HIGHEST, count
@@ -225,7 +226,7 @@ def translate(program: Program, source: Source, name: str, kinds: tuple[Kind, ..
     arguments = [*([] if main else [self.packet]), *parameters]
     given = ast.arguments([], [ast.arg(a) for a in arguments], None, [], [], None, [])
     tree = ast.FunctionDef(name, given, body, [], None)
-    if hasattr(tree, "type_params"):  # Python 3.12
+    if sys.version_info >= (3, 12):
         tree.type_params = []
     ast.copy_location(tree, source.tree)
     return Unit(ast.fix_missing_locations(tree), source.file, result, bool(self.loops), self.size)

@@ -14,7 +14,6 @@ from wirespeed.net.checksum import (
     fill_tcp,
     fill_udp,
     fold,
-    l4_checksum,
     pseudo_ipv4,
     pseudo_ipv6,
     udp_sent,
@@ -124,16 +123,14 @@ def checksum_l4(frame, length, link, layers, l3, l4):
 
     Bounds: TCP and UDP headers that ``layers`` says are there are whole; ``size`` ends before the captured bytes.
     """
-    at = frame + l4
-    size = l3 + i64(load_be16(frame + l3 + 2)) - l4
-    plain = layers & IPV4 and load_be16(frame + l3 + 6) & 0x3FFF == 0 and l4 + size <= length
+    ip, at = frame + l3, frame + l4
+    size = l3 + i64(load_be16(ip + 2)) - l4
+    plain = layers & IPV4 and load_be16(ip + 6) & 0x3FFF == 0 and l4 + size <= length
     if plain and layers & UDP and size >= 8 and i64(load_be16(at + 4)) == size:
-        pseudo = pseudo_ipv4(frame + l3, i64(PROTO_UDP), size)
-        store_be16(at + 6, udp_sent(l4_checksum(at, size, pseudo, 6)))
+        fill_udp(at, size, pseudo_ipv4(ip, i64(PROTO_UDP), size))
         return True
     if plain and layers & TCP and size >= 20 and load_u8(at + 12) >= 0x50:
-        pseudo = pseudo_ipv4(frame + l3, i64(PROTO_TCP), size)
-        store_be16(at + 16, l4_checksum(at, size, pseudo, 16))
+        fill_tcp(at, size, pseudo_ipv4(ip, i64(PROTO_TCP), size))
         return True
     return _checksum_other(frame, length, link)
 

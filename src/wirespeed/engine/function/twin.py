@@ -9,6 +9,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+from wirespeed.core.packet import MARKED
 from wirespeed.core.packet import Packet as Record
 from wirespeed.core.stage import Head
 from wirespeed.engine.function import pkt, runtime
@@ -194,7 +195,7 @@ class Packet(pkt.Pkt):
     def __setattr__(self, name: str, value: int) -> None:
         if name != "mark":
             raise AttributeError(f"{name!r} of a packet cannot be written")
-        Record.at(self.ws_record).mark = value
+        set_mark(self, value)
 
     def __repr__(self) -> str:
         return f"<Packet of {self.length} bytes: {_content(_frame(self))[:16].hex(' ')}>"
@@ -218,5 +219,17 @@ def _hash(packet: Packet) -> int:
     return int(hashing.flow_hash(packet.ws_frame, packet.ws_length, packet.link))
 
 
-COMPUTED: dict[str, Callable[[Packet], Any]] = {"frame": _frame, "payload": _payload, "hash": _hash}
+def _mark(packet: Packet) -> int:
+    record = Record.at(packet.ws_record)
+    return record.mark if record.flags & MARKED else 0
+
+
+def set_mark(packet: Packet, value: int) -> None:
+    """``pkt.mark = value``."""
+    record = Record.at(packet.ws_record)
+    record.mark = value
+    record.flags |= MARKED
+
+
+COMPUTED: dict[str, Callable[[Packet], Any]] = {"frame": _frame, "payload": _payload, "hash": _hash, "mark": _mark}
 """Attributes of a packet that are worked out when they are asked for."""
