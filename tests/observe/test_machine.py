@@ -124,3 +124,12 @@ def test_this_machine_has_cores_and_a_quota_that_allows_something() -> None:
     assert machine.cores() == sorted(os.sched_getaffinity(0))
     share = machine.quota()
     assert share is None or share > 0
+
+
+def test_workers_that_get_less_than_a_core_each_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "cores", lambda: [0, 1])
+    assert machine.crowding(2, tmp_path) is None
+    assert "3 workers share 2 cores" in str(machine.crowding(3, tmp_path))
+    limited = plant(tmp_path, {**SECOND, "sys/fs/cgroup/user.slice/cpu.max": "150000 100000"})
+    assert machine.crowding(1, limited) is None
+    assert "2 workers have 1.5 cores' worth of time" in str(machine.crowding(2, limited))

@@ -44,11 +44,14 @@ def configure(parser: Parser) -> None:
 def conduct(chain: "Chain", arguments: Any, *, taps: dict[str, Any] | None = None, lines: bool = False) -> "Report":
     """Run a chain to its end, or to its first interruption, showing how it goes; ``lines``: also without a terminal."""
     from wirespeed.engine.run import interrupted, run
+    from wirespeed.observe.machine import crowding
 
     if os.environ.get("WIRESPEED_TRACE") != "1":
         # What the log would say stands in the report's notes.
         logging.getLogger("wirespeed").addHandler(logging.NullHandler())
     workers = arguments.workers or len(arguments.cores or [0])
+    if crowded := crowding(workers):
+        print(f"wirespeed: {crowded}", file=sys.stderr)
     with ExitStack() as stack:
         stack.enter_context(second_interrupt_leaves())
         live = None if arguments.no_live else stack.enter_context(shown(lines=lines))

@@ -125,3 +125,13 @@ def steady_counter(root: Path = ROOT) -> bool | None:
 def cores() -> list[int]:
     """The cores that this process may run on."""
     return sorted(os.sched_getaffinity(0))
+
+
+def crowding(workers: int, root: Path = ROOT) -> str | None:
+    """What to say when so many workers get less than a core each; None when there is enough for all."""
+    have, share = len(cores()), quota(root)
+    if share is not None and share < min(workers, have):
+        return f"{workers} workers have {share:g} cores' worth of time by a control group's quota, and will be held up by it"
+    if workers > have:
+        return f"{workers} workers share {have} core{'s' * (have > 1)}; one worker a core is the most that helps"
+    return None
