@@ -299,8 +299,21 @@ def test_random_numbers_spread_evenly() -> None:
 # Loops that do not end
 
 
-def test_a_loop_without_end_is_stopped_and_its_packets_are_counted() -> None:
-    rig = Rig(endless)
+@ws.function
+def nearly_endless(pkt: ws.Pkt) -> int:
+    """Loops of a length known beforehand, which take years together."""
+    x = 0
+    for i in range(1 << 40):
+        for j in range(100):
+            x += pkt.frame[j & 1] * i
+    for _ in range(1 << 40):
+        x = x * 3 + pkt.frame[1]
+    return x & 1
+
+
+@pytest.mark.parametrize("f", [endless, nearly_endless], ids=lambda f: f.name)
+def test_a_loop_without_end_is_stopped_and_its_packets_are_counted(f: Function) -> None:
+    rig = Rig(f)
     rig.fill([b"\1"] * 3)
     rig.part.stage.address  # noqa: B018  (compiled before the clock runs)
     thread = threading.Thread(target=lambda: rig.call(3))

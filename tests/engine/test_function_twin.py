@@ -23,7 +23,7 @@ import wirespeed as ws
 from tests.engine.rig import Rig, define
 from tests.net.frames import Edge, mutated
 from wirespeed.core.packet import Packet
-from wirespeed.engine.function import Function, generate, interpreted
+from wirespeed.engine.function import Function, arithmetic, generate, interpreted
 from wirespeed.jit.layout import layout
 
 Inner = layout("TwinInner", [("small", "i1"), ("large", ">u8")])
@@ -384,8 +384,28 @@ def calculator() -> Function:
     return ws.function(out=np.zeros(len(EXPRESSIONS), np.int64))(python)
 
 
-edges = st.sampled_from([0, 1, -1, 2, 7, -8, 63, 64, 65, 255, -(1 << 63), (1 << 63) - 1, 1 << 32, -(1 << 31)])
-numbers = st.one_of(edges, st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-70, 70))
+EDGES = (0, 1, -1, 2, 7, -8, 63, 64, 65, 255, -(1 << 63), (1 << 63) - 1, 1 << 32, -(1 << 31))
+numbers = st.one_of(st.sampled_from(EDGES), st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-70, 70))
+
+
+@pytest.mark.parametrize("name", arithmetic.TOTAL)
+def test_an_operation_that_the_machine_does_not_define_everywhere_is_defined(name: str) -> None:
+    symbol = {"floor_divide": "//", "remainder": "%", "shift_left": "<<", "shift_right": ">>"}[name]
+    for a in EDGES:
+        for b in EDGES:
+            wanted = signed(MODEL[symbol](a, b))
+            assert getattr(arithmetic, name)(a, b) == arithmetic.OPERATIONS[name](a, b) == wanted, (a, symbol, b)
+
+
+@given(values=st.tuples(numbers, numbers, numbers))
+def test_a_range_has_as_many_rounds_as_python_counts(values: tuple[int, int, int]) -> None:
+    start, stop, step = values
+    wanted = 0
+    if step:  # len() of such a range overflows, and so it is divided here
+        last = range(start, stop, step)
+        wanted = (last[-1] - start) // step + 1 if last else 0
+    wanted = min(wanted, (1 << 63) - 1)
+    assert arithmetic.kernel_count(*values) == arithmetic.count(*values) == wanted
 
 
 @given(values=st.tuples(numbers, numbers, numbers, numbers))

@@ -6,7 +6,8 @@ import struct
 from pathlib import Path
 
 from tests.conftest import captures_directory
-from tests.fuzz.mutation import CAPACITY, Maker
+from tests.fuzz.inputs import CAPACITY
+from tests.fuzz.mutation import Maker
 from tests.net import stacks
 from tests.oracles import corpus as public
 from wirespeed.net.capture.reader import CaptureReader

@@ -7,6 +7,7 @@ times the same packets and the same damage must be found; and every packet is pa
 
 import numpy as np
 
+from tests.fuzz.inputs import INPUT, Input
 from wirespeed.jit.intrinsics import copy, crc32c, fill, store_i64
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import layout
@@ -22,8 +23,6 @@ from wirespeed.net.verdict import verdict
 
 i64, u32, u64 = np.int64, np.uint32, np.uint64
 
-Input = layout("FuzzInput", [("size", "u4"), ("link", "u4"), ("number", "i8"), ("bytes", "u1", 4080)])
-INPUT = Input.size
 WINDOW = 512  # bytes that are taken at a time where a file comes in pieces
 MOST_INTERFACES = 512  # that an input can have, each being 20 bytes and more
 

@@ -6,6 +6,7 @@ the process, and right behind the lower one with other bytes behind it.  All tha
 
 import numpy as np
 
+from tests.fuzz.inputs import INPUT, Input
 from wirespeed.jit.intrinsics import copy, equal, fill, load_be16, load_be32, load_be64, load_u8, store_i64
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import layout
@@ -37,8 +38,6 @@ from wirespeed.net.walk import KIND_BIT, NETWORK
 
 i64, u64 = np.int64, np.uint64
 
-Input = layout("FuzzInput", [("size", "u4"), ("link", "u4"), ("number", "i8"), ("bytes", "u1", 4080)])
-INPUT = Input.size
 SLACK = 256  # bytes of rubbish before and behind a frame, where there is no page that nobody may touch
 
 Bench = layout(

@@ -6,6 +6,7 @@ The kernels that make inputs and those that take them never call each other: a b
 
 import numpy as np
 
+from tests.fuzz.inputs import CAPACITY, INPUT, Input
 from wirespeed.jit.intrinsics import (
     bswap16,
     bswap32,
@@ -24,11 +25,6 @@ from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import layout
 
 i64, u16, u32, u64 = np.int64, np.uint16, np.uint32, np.uint64
-
-CAPACITY = 4080
-Input = layout("FuzzInput", [("size", "u4"), ("link", "u4"), ("number", "i8"), ("bytes", "u1", CAPACITY)])
-INPUT = Input.size
-assert INPUT == 4096
 
 Corpus = layout(
     "FuzzCorpus",

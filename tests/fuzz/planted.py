@@ -2,14 +2,13 @@
 
 import numpy as np
 
+from tests.fuzz.inputs import INPUT, Input
 from wirespeed.jit.intrinsics import copy, load_u8, pause, store_i64
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import layout
 
 i64 = np.int64
 
-Input = layout("FuzzInput", [("size", "u4"), ("link", "u4"), ("number", "i8"), ("bytes", "u1", 4080)])
-INPUT = Input.size
 Planted = layout("FuzzPlanted", [("high", "i8"), ("progress", "i8"), ("fault", "i8"), ("violated", "i8")])
 NUMBER = 1234  # of the input that the fault is about
 OVERRUN, BROKEN, ENDLESS = 1, 2, 3

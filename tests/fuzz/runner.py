@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tests.fuzz import corpus, file_check, frame_check, planted
-from tests.fuzz.mutation import Input, Maker
+from tests.fuzz.inputs import Input
+from tests.fuzz.mutation import Maker
 from tests.net.frames import Edge
 from wirespeed.core.arena import Arena
 from wirespeed.net.capture import scan, scanner, window

@@ -329,8 +329,9 @@ def test_udp_ends_where_its_own_length_says() -> None:
     assert layers(bytes(ETHER / IP() / UDP(len=0) / Raw(bytes(9))))[-1].end == 14 + 20 + 8 + 9
 
 
-def test_arp_for_other_addresses_than_ethernet_and_ipv4_is_not_whole() -> None:
-    data = bytes(stacks.ARP(hwlen=8)) + bytes(8)
+@pytest.mark.parametrize("other", [{"hwlen": 8}, {"plen": 16}, {"hwtype": 19}, {"ptype": 0x86DD}])
+def test_arp_for_other_addresses_than_ethernet_and_ipv4_is_not_whole(other: dict[str, int]) -> None:
+    data = bytes(stacks.ARP(**other)) + bytes(40)
     found = layers(bytes(12) + b"\x08\x06" + data)
     assert [(header.name, header.whole) for header in found] == [("eth", True), ("arp", False)]
 

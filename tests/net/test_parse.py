@@ -168,6 +168,16 @@ def test_the_protocol_is_the_one_behind_all_extension_headers(edge: Edge) -> Non
         assert find(edge.high(frame), len(frame), 1, int(EVERYTHING))[9] == protocol
 
 
+def test_what_is_behind_an_authentication_header_is_found_whatever_is_wanted(edge: Edge) -> None:
+    for header, protocol, bit in ((TCP(), 6, BITS["tcp"]), (UDP(), 17, BITS["udp"]), (stacks.ICMP(), 1, BITS["icmp"])):
+        authentication = bytes([protocol, 4]) + bytes(22)
+        frame = bytes(ETHER / IP(proto=51) / Raw(authentication + bytes(header)))
+        for want in (bit, bit | IPV4, bit | PAYLOAD, int(EVERYTHING)):
+            found = locate(edge.high(frame), len(frame), 1, want)
+            assert found[0] & bit
+            assert found[6] == 14 + 20 + 24
+
+
 # What the compiler leaves of it
 
 

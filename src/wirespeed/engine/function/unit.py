@@ -10,7 +10,7 @@ from wirespeed.engine.function.source import Source
 from wirespeed.errors import FunctionError
 
 PREFIX = "_ws_"  # of every name that translated code uses beside the user's own
-MOST_INLINE = 150  # statements of a function that is still put into its caller
+MOST_INLINE = 60  # statements of a function that is still put into its caller
 MOST_STATEMENTS = 20_000  # of a function with all that it calls, each time it calls it
 
 
