@@ -311,7 +311,21 @@ def nearly_endless(pkt: ws.Pkt) -> int:
     return x & 1
 
 
-@pytest.mark.parametrize("f", [endless, nearly_endless], ids=lambda f: f.name)
+@ws.function
+def nested(pkt: ws.Pkt) -> int:
+    """Short loops, which take years only together."""
+    x = 0
+    for a in range(200):
+        for b in range(200):
+            for c in range(200):
+                for d in range(200):
+                    for e in range(200):
+                        for f in range(200):
+                            x = x * 3 + pkt.frame[(a ^ b ^ c ^ d ^ e ^ f) & 1]
+    return x & 1
+
+
+@pytest.mark.parametrize("f", [endless, nearly_endless, nested], ids=lambda f: f.name)
 def test_a_loop_without_end_is_stopped_and_its_packets_are_counted(f: Function) -> None:
     rig = Rig(f)
     rig.fill([b"\1"] * 3)

@@ -77,6 +77,16 @@ def test_a_hop_less_leaves_the_checksum_that_recomputation_gives(ttl: int, heade
     assert data == bytes(MAC / (wanted if ttl else ip))
 
 
+def test_a_hop_less_where_the_checksum_wraps_round() -> None:
+    ip = IP(src="1.2.3.4", dst="5.6.7.8", ttl=9, id=0)
+    # With this identification the checksum is 0xFEFF, and with one hop less 0, not its twin 0xFFFF.
+    ip.id = (IP(bytes(ip)).chksum - 0xFEFF) % 0xFFFF
+    assert IP(bytes(ip)).chksum == 0xFEFF
+    _, data = run(hop, MAC / ip)
+    ip.ttl = 8
+    assert data == bytes(MAC / ip) and data[24:26] == b"\0\0"
+
+
 def test_a_hop_less_of_ipv6_and_of_nothing() -> None:
     assert run(hop, MAC / IPv6(hlim=9)) == (8, bytes(MAC / IPv6(hlim=8)))
     assert run(hop, MAC / IPv6(hlim=0)) == (0, bytes(MAC / IPv6(hlim=0)))
@@ -154,6 +164,7 @@ def test_a_udp_checksum_that_comes_out_as_zero_is_sent_as_ones() -> None:
 
 def test_what_is_not_whole_is_not_summed() -> None:
     first, later = fragment(IP() / UDP() / bytes(3000), 1480)[:2]
+    begun = fragment(IP() / TCP(dataofs=5) / bytes(3000), 1480)[0]
     cut = bytes(MAC / IP() / TCP() / b"some data")[:-1]
     routed = IPv6() / IPv6ExtHdrRouting(addresses=["::1"], segleft=1) / UDP(chksum=1)
     part = IPv6() / IPv6ExtHdrFragment(m=1, id=1) / UDP(chksum=1) / b"12345678"
@@ -163,6 +174,7 @@ def test_what_is_not_whole_is_not_summed() -> None:
     long[38:40] = b"\0\xff"  # and one that is more than IP has
     for frame in (
         MAC / first,
+        MAC / begun,
         MAC / later,
         cut,
         MAC / routed,
@@ -208,6 +220,15 @@ def test_a_udp_checksum_that_is_not_there_stays_away() -> None:
     assert (done, data) == (1, bytes(wanted))
 
 
+def test_a_udp_checksum_that_becomes_zero_is_sent_as_ones() -> None:
+    packet = IP(src="192.0.2.1", dst="5.6.7.8") / UDP(sport=1, dport=2) / b"\0\0"
+    packet[UDP].payload.load = struct.pack(">H", IP(bytes(packet))[UDP].chksum)  # the sum is then all ones, and sent so
+    assert IP(bytes(packet))[UDP].chksum == 0xFFFF
+    before = packet.copy()
+    before[IP].src = "1.1.1.1"
+    assert run(new_source, MAC / before) == (1, bytes(MAC / packet))
+
+
 def test_an_address_can_be_rewritten_where_there_are_no_ports() -> None:
     later = fragment(IP(src="1.1.1.1") / UDP() / bytes(3000), 1480)[1]
     for packet in (IP(src="1.1.1.1") / ICMP(), later):
@@ -230,6 +251,49 @@ def test_a_tag_makes_the_frame_four_bytes_longer_and_changes_nothing_else(frame:
     once = run(untag, both)
     assert once == (1, frame[:12] + both[16:])
     assert run(untag, once[1]) == (1, frame)
+
+
+@ws.function
+def resize(pkt: ws.Pkt) -> int:
+    """Changes the size in one way, by the mark, and returns both lengths."""
+    if pkt.mark == 0:
+        ws.push_vlan(pkt, 5)
+    elif pkt.mark == 1:
+        ws.pop_vlan(pkt)
+    elif pkt.mark == 2:
+        pkt.prepend(10)
+    elif pkt.mark == 3:
+        pkt.append(10)
+    elif pkt.mark == 4:
+        pkt.adjust(10)
+    else:
+        pkt.trim(10)
+    return pkt.length * 10000 + pkt.wire
+
+
+def test_the_length_on_the_wire_follows_that_of_the_packet() -> None:
+    frame = b"\1" * 12 + b"\x81\x00\x00\x05\x08\x00" + bytes(30)
+    for mark, change in enumerate((4, -4, 10, 10, -10, -10)):
+        assert run(resize, frame, mark=mark)[0] == (48 + change) * 10001
+        assert run(resize, frame, mark=mark, wire=1500)[0] == (48 + change) * 10000 + 1500 + change
+
+
+@ws.function
+def blank(pkt: ws.Pkt) -> int:
+    """Cuts off both ends and puts them back."""
+    pkt.trim(5)
+    pkt.adjust(3)
+    pkt.append(5)
+    pkt.prepend(3)
+    return pkt.length
+
+
+def test_new_bytes_are_zeros() -> None:
+    assert run(blank, b"\1" * 20) == (20, bytes(3) + b"\1" * 12 + bytes(5))
+    assert run(resize, b"\1" * 20, mark=2)[1] == bytes(10) + b"\1" * 20
+    assert run(resize, b"\1" * 20, mark=3)[1] == b"\1" * 20 + bytes(10)
+    assert run(resize, b"\1" * 9 + b"\2" * 11, mark=4)[1] == b"\2" * 10
+    assert run(resize, b"\1" * 9 + b"\2" * 11, mark=5)[1] == b"\1" * 9 + b"\2"
 
 
 def test_a_tag_is_the_one_that_scapy_reads() -> None:

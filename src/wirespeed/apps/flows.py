@@ -11,10 +11,12 @@ The table has a fixed size chosen up front; packets of flows that found no room 
 worker has its own table; they are added up when the run ends.
 """
 
+import os
 from typing import Any
 
 import numpy as np
 
+from wirespeed.core.arena import Arena
 from wirespeed.core.element import Element
 from wirespeed.core.packet import Packet, data
 from wirespeed.core.pool import free_bulk
@@ -25,13 +27,17 @@ from wirespeed.jit.intrinsics import load_handle, load_u64, store_u64
 from wirespeed.jit.kernel import kernel, stage
 from wirespeed.jit.layout import layout
 from wirespeed.net import flow
+from wirespeed.net.capture.reader import CaptureReader
+from wirespeed.net.capture.scan import ENTRIES, ENTRY, Entry, Scan
+from wirespeed.net.capture.scanner import find
 from wirespeed.net.hashing import hash_words
-from wirespeed.ports import port
+from wirespeed.ports import KINDS, port
 from wirespeed.tables.exact import ExactTable, find_or_add, prefetch_entry, prefetch_slot, spread
 
 i64, u64 = np.int64, np.uint64
 
 KEY_WORDS = flow.Flow.size // 8
+assert ENTRIES <= MAX_BURST
 FRAGMENT = 1  # in the key's ``spare``: these are fragments, whose ports are not told
 
 FlowRecord = layout(
@@ -74,6 +80,27 @@ def write_key(frame, length, link, key):
     return digest
 
 
+@kernel(inline=True)
+def enter_key(table, frame, length, link, i, keys, digests):
+    """First pass: write the key and digest of frame ``i``, and ask for the line of the index that it needs."""
+    digest = write_key(frame, length, link, keys + 8 * KEY_WORDS * i)
+    store_u64(digests + 8 * i, digest)
+    prefetch_slot(table, digest)
+
+
+@kernel(inline=True)
+def add(table, i, keys, digests, wire, time):
+    """Last pass: count frame ``i``; whether its flow found room."""
+    entry = find_or_add(table, keys + 8 * KEY_WORDS * i, load_u64(digests + 8 * i), KEY_WORDS)
+    if entry == 0:
+        return False
+    record = FlowRecord(entry)
+    record.packets += u64(1)
+    record.bytes += u64(wire)
+    record.last = time
+    return True
+
+
 @stage
 def count(state, burst, n):
     """Count a burst; free it where it ends here, hand it on otherwise."""
@@ -83,27 +110,47 @@ def count(state, burst, n):
     # Bounds: n is at most MAX_BURST, for which the state has room.
     for i in range(n):
         p = Packet(load_handle(burst + 8 * i))
-        digest = write_key(data(p), i64(p.length), i64(p.link), keys + 8 * KEY_WORDS * i)
-        store_u64(digests + 8 * i, digest)
-        prefetch_slot(table, digest)
+        enter_key(table, data(p), i64(p.length), i64(p.link), i, keys, digests)
         size += i64(p.total)
     for i in range(n):
         prefetch_entry(table, u64(load_handle(digests + 8 * i)))
     for i in range(n):
         p = Packet(load_handle(burst + 8 * i))
-        entry = find_or_add(table, keys + 8 * KEY_WORDS * i, load_u64(digests + 8 * i), KEY_WORDS)
-        if entry == 0:
+        if not add(table, i, keys, digests, p.wire, p.time):
             s.unlisted += u64(1)
-            continue
-        record = FlowRecord(entry)
-        record.packets += u64(1)
-        record.bytes += u64(p.wire)
-        record.last = p.time
     s.head.bytes += u64(size)
     if s.sink == 0:
         return n
     free_bulk(s.head.cache, burst, n)
     return i64(0)
+
+
+@kernel
+def count_entries(state, scan, budget):
+    """Count the packets that a scan finds, in place, up to about ``budget`` of them or until it finds none; how many.
+
+    Nothing is copied: the frames are looked at where the reader has them.
+    """
+    s = State(state)
+    table, keys, digests = s.table, s.keys, s.digests
+    done = i64(0)
+    while done < budget:
+        n = find(scan)
+        if n == 0:
+            break
+        entries = Scan(scan).entries
+        # Bounds: a scan finds at most ENTRIES packets, which is less than MAX_BURST.
+        for i in range(n):
+            e = Entry(entries + ENTRY * i)
+            enter_key(table, e.address, i64(e.captured), i64(e.link), i, keys, digests)
+        for i in range(n):
+            prefetch_entry(table, u64(load_handle(digests + 8 * i)))
+        for i in range(n):
+            e = Entry(entries + ENTRY * i)
+            if not add(table, i, keys, digests, e.wire, e.time):
+                s.unlisted += u64(1)
+        done += n
+    return done
 
 
 class FlowCounter(Element):
@@ -190,9 +237,34 @@ class FlowPart:
         self.tables.clear()
 
 
-def count_flows(source: str | Element, **how: Any) -> Any:
-    """The flows of a capture file (or of any port): run it into a :class:`FlowCounter` and return its table."""
-    counter = FlowCounter(how.pop("capacity", 1 << 17))
-    element = source if isinstance(source, Element) else port(source if ":" in source else f"pcap:{source}")
-    run(element >> counter, **how)
+def count_flows(source: str | os.PathLike[str] | Element, *, capacity: int = 1 << 17, **how: Any) -> Any:
+    """The flows of a capture file, or of any port, most packets first: see :meth:`FlowCounter.table`.
+
+    A file by its path, or as ``pcap:path`` without options, is read and counted in one kernel with nothing copied.
+    Anything else is run into a :class:`FlowCounter`, and ``how`` is as for :func:`wirespeed.run`.
+    """
+    counter = FlowCounter(capacity)
+    if isinstance(source, Element):
+        run(source >> counter, **how)
+    elif isinstance(source, str) and (how or "," in source or source.partition(":")[0] in set(KINDS) - {"pcap"}):
+        run(port(source if ":" in source else f"pcap:{source}") >> counter, **how)
+    else:
+        _count_file(os.fspath(source).removeprefix("pcap:"), counter)
     return counter.table()
+
+
+ROUND = 1 << 18  # packets that are counted in one call, a few milliseconds, so that Ctrl-C works
+
+
+def _count_file(path: str, counter: FlowCounter) -> None:
+    table = ExactTable(FlowRecord, KEY_WORDS, counter.capacity)
+    try:
+        with CaptureReader(path) as reader, Arena(State.size) as arena:
+            address = arena.alloc(State.size)
+            state = State.at(address)
+            state.table = table.address
+            while count_entries(address, reader.address, ROUND) or reader.go_on():
+                pass
+            counter.keep([table.entries()], int(state.unlisted))
+    finally:
+        table.close()

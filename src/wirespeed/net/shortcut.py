@@ -10,6 +10,8 @@ import numpy as np
 from wirespeed.jit.intrinsics import load_be16, load_u8
 from wirespeed.jit.kernel import kernel
 from wirespeed.net.bits import (
+    BAD,
+    CUT,
     ETH,
     FLAGS,
     FRAGMENT6,
@@ -38,35 +40,36 @@ from wirespeed.net.protocol import (
 )
 
 i64 = np.int64
+FAULTS = CUT | BAD  # flags that a plain transport header may call for; fragments never come so far
 
 
 @kernel(inline=True)
 def _transport(frame, at, end, protocol, want):
     """The plain transport header at ``at``: (its bit, its size), bit 0 when none is wanted, -1 to have it walked."""
-    if want & (UDP | VXLAN | GENEVE | PAYLOAD | FLAGS) and protocol == PROTO_UDP:
+    if want & (UDP | VXLAN | GENEVE | PAYLOAD | FAULTS) and protocol == PROTO_UDP:
         if end - at < 8:
             return i64(-1), i64(0)
-        if want & (VXLAN | GENEVE | PAYLOAD | FLAGS):
+        if want & (VXLAN | GENEVE | PAYLOAD | FAULTS):
             port = load_be16(frame + at + 2)
             if port == PORT_VXLAN or port == PORT_VXLAN_LINUX or port == PORT_GENEVE:
                 return i64(-1), i64(0)
-        if want & FLAGS and load_be16(frame + at + 4) < 8:
+        if want & FAULTS and load_be16(frame + at + 4) < 8:
             return i64(-1), i64(0)
         return i64(UDP), i64(8)
-    if want & (TCP | PAYLOAD | FLAGS) and protocol == PROTO_TCP:
+    if want & (TCP | PAYLOAD | FAULTS) and protocol == PROTO_TCP:
         if end - at < 20:
             return i64(-1), i64(0)
         size = i64(20)
-        if want & (PAYLOAD | FLAGS):
+        if want & (PAYLOAD | FAULTS):
             size = i64(load_u8(frame + at + 12) >> 4) * 4
             if size < 20 or size > end - at:
                 return i64(-1), i64(0)
         return i64(TCP), size
-    if want & (ICMP | PAYLOAD | FLAGS) and protocol == PROTO_ICMP:
+    if want & (ICMP | PAYLOAD | FAULTS) and protocol == PROTO_ICMP:
         return i64(ICMP) if end - at >= 8 else i64(-1), i64(8)
-    if want & (ICMPV6 | PAYLOAD | FLAGS) and protocol == PROTO_ICMPV6:
+    if want & (ICMPV6 | PAYLOAD | FAULTS) and protocol == PROTO_ICMPV6:
         return i64(ICMPV6) if end - at >= 8 else i64(-1), i64(8)
-    if want & (SCTP | GRE | PAYLOAD | FLAGS) or protocol == PROTO_AH:  # anything may be behind an authentication header
+    if want & (SCTP | GRE | PAYLOAD | FAULTS) or protocol == PROTO_AH:  # anything may be behind an authentication header
         return i64(-1), i64(0)
     return i64(0), i64(0)
 

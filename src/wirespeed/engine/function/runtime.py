@@ -46,17 +46,8 @@ DROPS = {
 DROPPED, BAD_VERDICT, STOPPED = FIRST_REASON, FIRST_REASON + 1, FIRST_REASON + 2
 ROUNDS = 0xFFFF  # of loops between two looks at the stop word, less one: about a tenth of a millisecond
 
-FOUND = (
-    "layers",
-    "vlan",
-    "vlan2",
-    "mpls",
-    "l3",
-    "fragment6",
-    "l4",
-    "payload",
-    "end",
-)  # in the order of locate's result
+# What locate returns, in its order.
+FOUND = ("layers", "vlan", "vlan2", "mpls", "l3", "fragment6", "l4", "payload", "end")
 SLOTS = ("state", "record", "frame", "length", "zeros", "scratch", "want", "ticks", *FOUND)
 FIELDS = {"time": "time", "port": "port", "length": "total", "wire": "wire", "link": "link"}
 """Attributes of a packet that are numbers of its record, and their names there."""

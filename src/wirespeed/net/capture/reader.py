@@ -87,12 +87,22 @@ class CaptureReader:
             n = int(find(self.address))
             if n:
                 return Burst(Entry.array_at(self._record.entries, n))
-            if self._record.container:
-                self._unpack()
-            elif self.damage or not self._more():
-                self._over = True
-                self._conclude()
+            self.go_on()
         return None
+
+    def go_on(self) -> bool:
+        """After a scan that found nothing: wait for bytes, unpack them, or conclude; whether there can be more.
+
+        For who scans with a kernel of his own, over the ``Scan`` at ``address``.
+        """
+        if not self.address or self._over:
+            return False
+        if self._record.container:
+            self._unpack()
+        elif self.damage or not self._more():
+            self._over = True
+            self._conclude()
+        return not self._over
 
     def _more(self) -> bool:
         """Bring more bytes into reach of the scan; False when it is over."""
