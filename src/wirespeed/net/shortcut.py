@@ -69,7 +69,9 @@ def _transport(frame, at, end, protocol, want):
         return i64(ICMP) if end - at >= 8 else i64(-1), i64(8)
     if want & (ICMPV6 | PAYLOAD | FAULTS) and protocol == PROTO_ICMPV6:
         return i64(ICMPV6) if end - at >= 8 else i64(-1), i64(8)
-    if want & (SCTP | GRE | PAYLOAD | FAULTS) or protocol == PROTO_AH:  # anything may be behind an authentication header
+    if (
+        want & (SCTP | GRE | PAYLOAD | FAULTS) or protocol == PROTO_AH
+    ):  # anything may be behind an authentication header
         return i64(-1), i64(0)
     return i64(0), i64(0)
 
