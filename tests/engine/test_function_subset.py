@@ -329,3 +329,14 @@ def test_constants_are_those_of_the_first_use(tmp_path: Path) -> None:
     assert scope["f"](b"")[0] == 2
     scope["LIMIT"] = 3
     assert scope["f"](b"")[0] == scope["f"](b"", compiled=True)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "loop", ["while True: pass", "while True:\n        x = pkt.length", "while 1:\n        continue"]
+)
+def test_a_loop_without_a_way_out_is_refused_with_its_line(loop: str, tmp_path: Path) -> None:
+    (tmp_path / "endless.py").write_text(f"def f(pkt):\n    {loop}\n    return 0\n")
+    scope: dict[str, Any] = {}
+    exec(compile((tmp_path / "endless.py").read_text(), str(tmp_path / "endless.py"), "exec"), scope)
+    with pytest.raises(FunctionError, match=r"f, line 2: this loop has no way out; give it a condition"):
+        ws.function(scope["f"])

@@ -305,12 +305,19 @@ def test_a_failing_open_leaves_nothing_behind():
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"workers": 0}, "workers must be 1 to 256, got 0"),
-        ({"burst": 257}, "burst must be 1 to 256, got 257"),
+        ({"workers": 0}, "workers must be a whole number from 1 to 256, got 0"),
+        ({"burst": 257}, "burst must be a whole number from 1 to 256, got 257"),
         ({"cores": [4096]}, "cores: got"),
         ({"cores": []}, "cores: got"),
-        ({"seconds": 0}, "seconds must be more than 0"),
-        ({"pool": -1}, "pool size must be 1 to"),
+        ({"seconds": 0}, "seconds must be a number above 0"),
+        ({"pool": -1}, "pool must be a whole number"),
+        ({"pool": 1.5}, "pool must be a whole number"),
+        ({"workers": 1.5}, "workers must be a whole number"),
+        ({"burst": "x"}, "burst must be a whole number"),
+        ({"seconds": "1"}, "seconds must be a number"),
+        ({"cores": 3}, "wanted a list of core numbers"),
+        ({"until": 5}, "until: got 5"),
+        ({"live": 5}, "live: got 5"),
     ],
 )
 def test_an_argument_out_of_range_is_refused(how, message):
@@ -348,3 +355,30 @@ def test_a_report_reads_the_same_in_all_its_forms():
     assert plain["stages"][1]["drops"] == {"odd": 500}
     for form in (str(report), report._repr_html_()):
         assert "500" in form and "The number is odd" in form and "books balanced" in form
+
+
+def test_a_thread_that_cannot_be_started_leaves_none_behind(monkeypatch):
+    start, left = threading.Thread.start, [1]
+
+    def limited(thread):
+        if thread.name.startswith("wirespeed") and not left:
+            raise RuntimeError("can't start new thread")
+        left[:] = left[1:] if thread.name.startswith("wirespeed") else left
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    threads, fds = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    with pytest.raises(ws.WirespeedError, match="can't start new thread; run with fewer workers"):
+        ws.run(ws.port("null:") >> ws.port("null:"), workers=2)
+    assert threading.active_count() == threads
+    assert len(os.listdir("/proc/self/fd")) == fds
+
+
+def test_what_a_port_reports_at_the_end_is_an_error_of_the_report():
+    class Failing(TestElement):
+        def close(self):
+            raise ws.PortError("the file was damaged")
+
+    report = ws.run(source(10) >> Failing("failing", deal, k=1) >> sink())
+    assert report.errors == ("the file was damaged",)
+    assert report.finished and report.balanced

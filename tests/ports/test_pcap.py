@@ -282,3 +282,10 @@ def test_a_run_from_a_file_to_itself_is_refused_and_the_file_is_whole(tmp_path):
     with pytest.raises(PortError, match="is being read or written"):
         run(port(f"pcap:{path}") >> port(f"pcap:{path}"))
     assert frames_of(path) == FRAMES
+
+
+@pytest.mark.parametrize("name", ["out.pcap.gz", "out.pcapng.zst", "out.pcap.bz2", "out.pcap.xz"])
+def test_a_name_that_says_compressed_is_refused_for_output(name: str, tmp_path: Path) -> None:
+    with pytest.raises(PortError, match="output is not compressed"):
+        PcapPort(str(tmp_path / name)).open("sink", 1)
+    assert not (tmp_path / name).exists()

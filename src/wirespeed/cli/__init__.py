@@ -33,7 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that ``argv`` (or the process's arguments) names; return the exit code."""
     try:
         code = command(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it is None when the process was started with it closed
+            sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         return 130

@@ -70,9 +70,9 @@ def conduct(chain: "Chain", arguments: Any, *, taps: dict[str, Any] | None = Non
 
 
 def tell(report: "Report", arguments: Any, *, to_stderr: bool = False) -> int:
-    """Print the report; the exit code says whether its books balance."""
+    """Print the report; the exit code says whether its books balance and no port failed."""
     print(report.to_json() if arguments.json else report, file=sys.stderr if to_stderr else sys.stdout)
-    return 0 if report.balanced else 1
+    return 0 if report.balanced and not report.errors else 1
 
 
 @contextmanager

@@ -60,6 +60,7 @@ class Report:
     """What a run did so far, or in all once it is ``finished``.
 
     ``pool_free`` is exact only then; ``notes`` has what a person should know: damage in a file, a stage that stalled.
+    ``errors`` are those of the notes by which a port failed at the end: damage where ``strict`` was asked for.
     """
 
     seconds: float
@@ -71,6 +72,7 @@ class Report:
     notes: tuple[str, ...]
     tsc_hz: float
     finished: bool
+    errors: tuple[str, ...] = ()
 
     @property
     def packets(self) -> int:

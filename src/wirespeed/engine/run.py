@@ -19,6 +19,8 @@ from wirespeed.engine.report import Report
 from wirespeed.engine.running import CONTROL_S, Running
 from wirespeed.errors import GraphError
 
+MOST_PACKETS = 1 << 24  # in a pool: 40 GB, which no run needs and few machines have
+
 
 class Interrupted:
     """The value of ``until`` that means: until Ctrl-C or SIGTERM, after which the report is returned."""
@@ -44,17 +46,24 @@ def start(
     (or reach a sink), by its name.  Raises :class:`GraphError`, :class:`FunctionError` or :class:`PortError` before
     anything runs.
     """
-    if not 1 <= workers <= 256:
-        raise GraphError(f"workers must be 1 to 256, got {workers}; a worker a core is the most that helps")
-    if not 1 <= burst <= MAX_BURST:
-        raise GraphError(f"burst must be 1 to {MAX_BURST}, got {burst}; 32 suits most machines")
+    _check("workers", workers, 256, "a worker a core is the most that helps")
+    _check("burst", burst, MAX_BURST, "32 suits most machines")
+    if pool is not None:
+        _check("pool", pool, MOST_PACKETS, "leave it out for one that fits")
     pinned = _cores(cores)
     return Running(graphs.build(chains, taps), workers, burst, pinned, pool, busy)
+
+
+def _check(name: str, value: Any, most: int, advice: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise GraphError(f"{name} must be a whole number from 1 to {most}, got {value!r}; {advice}")
 
 
 def _cores(cores: Sequence[int] | None) -> tuple[int, ...]:
     if cores is None:
         return ()
+    if isinstance(cores, int | str):
+        raise GraphError(f"cores: got {cores!r}, wanted a list of core numbers such as [0, 1]")
     allowed = os.sched_getaffinity(0)
     wrong = [c for c in cores if c not in allowed]
     if wrong or not cores:
@@ -77,8 +86,16 @@ def run(
     are the usual end, and the report is returned.  ``live`` is called about ten times a second with the Running, and
     once after its end: ``wirespeed.LiveTable()`` draws a table in the terminal.
     """
-    if seconds is not None and not seconds > 0:
-        raise GraphError(f"seconds must be more than 0, got {seconds}; leave it out to run until the sources end")
+    if seconds is not None and not _positive(seconds):
+        raise GraphError(
+            f"seconds must be a number above 0, got {seconds!r}; leave it out to run until the sources end"
+        )
+    if not (until is None or callable(until) or isinstance(until, Interrupted)):
+        raise GraphError(f"until: got {until!r}, wanted a function of the Running, or wirespeed.interrupted")
+    if live is not None and not callable(live):
+        raise GraphError(
+            f"live: got {live!r}, wanted something to call with the Running, such as wirespeed.LiveTable()"
+        )
     with start(*chains, **how) as running, _sigterm(running) as signalled:
         deadline = None if seconds is None else time.monotonic() + seconds
         try:
@@ -100,6 +117,10 @@ def run(
     if signalled and not isinstance(until, Interrupted):
         os.kill(os.getpid(), signal.SIGTERM)  # whoever handled it before us handles it now
     return final
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, int | float) and value > 0
 
 
 def _step(deadline: float | None) -> float:

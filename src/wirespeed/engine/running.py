@@ -48,6 +48,7 @@ class Running:
         self._cores = cores
         self._clock = CycleClock()
         self._notes: list[str] = []
+        self._errors: list[str] = []
         self._final: Report | None = None
         self._ended = threading.Event()
         self._finished_workers = threading.Event()
@@ -73,8 +74,22 @@ class Running:
         ]
         self._control = threading.Thread(target=self._run_control, name="wirespeed-control")
         self._begin = time.perf_counter()
-        for thread in [*self._threads, self._control]:
-            thread.start()
+        self._start_threads()
+
+    def _start_threads(self) -> None:
+        """Start all threads or none: where the system has no more of them, those that run are stopped again."""
+        started: list[threading.Thread] = []
+        try:
+            for thread in [*self._threads, self._control]:
+                thread.start()
+                started.append(thread)
+        except RuntimeError as error:
+            for copy in self._copies:
+                copy.worker.stop = 1
+            for thread in started:
+                thread.join()
+            self._undo.close()
+            raise WirespeedError(f"{error}; run with fewer workers, or raise the limit on processes") from error
 
     def _open_parts(self, workers: int) -> None:
         """Open each element once in each role, whatever number of nodes it has."""
@@ -91,10 +106,12 @@ class Running:
                 part.close()
             except OSError as error:
                 self._note(str(error))
+                self._errors.append(str(error))
             except Exception as error:
                 # Whatever a part's author did not foresee, the run ends and its memory is given back.
                 log.exception("closing a part failed")
                 self._note(f"closing a part failed: {error!r}")
+                self._errors.append(repr(error))
 
     # What the threads run.
 
@@ -202,6 +219,7 @@ class Running:
             pool_free=self._pool.free_count,
             pool_failures=self._pool.failures,
             notes=tuple(self._notes),
+            errors=tuple(self._errors),
             tsc_hz=self._clock.hz(),
             finished=finished,
         )

@@ -28,6 +28,8 @@ def port(word: str, /, **options: Any) -> Element:
     Raises :class:`GraphError` for a kind or an option that is not there or out of range; files and devices are opened
     when the graph runs.
     """
+    if not isinstance(word, str):
+        raise GraphError(f"port: got {word!r}, wanted a word such as 'pcap:in.pcap'")
     kind, colon, rest = word.partition(":")
     if not colon or kind not in KINDS:
         known = ", ".join(f"{k}:" for k in KINDS)

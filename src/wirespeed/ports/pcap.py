@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from wirespeed.core.element import Element
-from wirespeed.errors import GraphError
+from wirespeed.errors import GraphError, PortError
 from wirespeed.net.capture.format import LARGEST_FRAME, USUAL_SNAPLEN
 from wirespeed.net.capture.target import number_of
 from wirespeed.net.capture.writer import Form
@@ -19,6 +19,7 @@ from wirespeed.ports.options import Option, Rate, Wanted
 from wirespeed.ports.pcap_parts import SinkPart, SourcePart, TapPart
 
 FASTEST = 10**6
+PACKED = (".gz", ".bz2", ".xz", ".zst")
 _SPEED = re.compile(r"\d{1,15}(\.\d{0,15})?(e[+-]?\d{1,2})?|\d{1,15}/0*[1-9]\d{0,15}")
 
 
@@ -84,7 +85,14 @@ class PcapPort(Element):
 
     def open(self, role: str, workers: int) -> "SourcePart | SinkPart":
         """Open it for one run.  Raises :class:`PortError`."""
-        return SourcePart(self) if role == "source" else SinkPart(self.target, self.form)
+        if role == "source":
+            return SourcePart(self)
+        if self.target.endswith(PACKED):
+            raise PortError(
+                f"pcap: got {self.target}, wanted a name that does not say compressed, for output is not compressed; "
+                "write pcap:- and pipe it into gzip, zstd or their like"
+            )
+        return SinkPart(self.target, self.form)
 
 
 class CaptureTap(Element):

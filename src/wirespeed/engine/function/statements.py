@@ -115,6 +115,8 @@ class Statements(Assignments):
             return []
         endless = isinstance(test, ast.Constant)
         body = self._loop(node.body, [] if endless else [set(self.assigned)])
+        if endless and not self.reachable and not any(isinstance(inner, ast.Return) for inner in ast.walk(node)):
+            raise self.wrong(node, "this loop has no way out; give it a condition, a `break` or a `return`")
         return [ast.copy_location(ast.While(test, [*self._tick(node), *body], []), node)]
 
     def _loop(self, statements: list[ast.stmt], ends: list[set[str]]) -> Block:
