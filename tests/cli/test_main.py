@@ -61,6 +61,7 @@ REFUSED = [
     (["run", "null:", "null:", "--json=yes"], "--json"),
     (["run", "null:size=none", "null:"], "null option size: got 'none', wanted a number of bytes"),
     (["run", "null:", "null:", "--tap", "x=y"], "option --tap: got 'x=y', wanted STAGE=FILE"),
+    (["run", "null:", "null:", "--tap", "null:"], "wanted a file too: null:=x.pcapng"),
     (["ports", "pcpa"], "there is no kind of port 'pcpa'; did you mean 'pcap'?"),
     (["layouts", "Ipv4"], "there is no layout 'Ipv4'; did you mean 'IPv4'?"),
     (["doctor", "me"], "got 'me', wanted no further word; see wirespeed doctor --help"),

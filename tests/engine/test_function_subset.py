@@ -340,3 +340,11 @@ def test_a_loop_without_a_way_out_is_refused_with_its_line(loop: str, tmp_path: 
     exec(compile((tmp_path / "endless.py").read_text(), str(tmp_path / "endless.py"), "exec"), scope)
     with pytest.raises(FunctionError, match=r"f, line 2: this loop has no way out; give it a condition"):
         ws.function(scope["f"])
+
+
+def test_an_async_function_is_refused_for_what_it_is() -> None:
+    async def waits(pkt: Any) -> int:
+        return 0
+
+    with pytest.raises(FunctionError, match=r"waits, line \d+: it is async; write a plain def instead"):
+        ws.function(waits)  # type: ignore[arg-type]

@@ -65,6 +65,8 @@ def taps(texts: list[str], names: list[str]) -> dict[str, Any]:
             (name for name in sorted(known, key=len, reverse=True) if name and text.startswith(f"{name}=")), None
         )
         if stage is None:
+            if text in known:
+                raise GraphError(f"option --tap: got {text!r}, wanted a file too: {text}=x.pcapng")
             near = did_you_mean(text.partition("=")[0], names) or f"; the stages are {listed(names)}"
             raise GraphError(f"option --tap: got {text!r}, wanted STAGE=FILE such as {names[0]}=x.pcapng{near}")
         if stage in found:

@@ -106,6 +106,8 @@ def _functions(words: Iterable[str]) -> list[Element]:
 
 def load(path: Path) -> ModuleType:
     """Run a user's file as a module, with its folder on the path as for a script; its errors are told in a sentence."""
+    if path.is_dir():
+        raise GraphError(f"{path}: that is a folder; name a file of Python in it")
     if not path.is_file():
         near = did_you_mean(path.name, [p.name for p in path.parent.glob("*.py")])
         raise GraphError(f"{path}: there is no such file{near}")

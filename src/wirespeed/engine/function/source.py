@@ -68,6 +68,8 @@ def _definition(function: types.FunctionType) -> ast.FunctionDef:
     for node in _functions(text):
         if node.name == code.co_name and _first_line(node) == code.co_firstlineno and _same(text, function):
             return node
+    if code.co_flags & inspect.CO_COROUTINE:
+        raise _error(function.__name__, code.co_filename, code.co_firstlineno, "it is async; write a plain def instead")
     if code.co_name == "<lambda>":
         raise _error("a lambda", code.co_filename, code.co_firstlineno, "write a function with def instead")
     raise _error(
