@@ -183,7 +183,7 @@ def test_a_tap_with_an_equals_sign_in_its_file_is_read_from_the_stage_on(desk: P
 TAPS = [
     (["x=y.pcapng"], "wanted STAGE=FILE such as pcap:in.pcap=x.pcapng; the stages are pcap:in.pcap, one_hop and null:"),
     (["one_hpo=y.pcapng"], "did you mean 'one_hop'?"),
-    (["one_hop"], "wanted STAGE=FILE"),
+    (["one_hop"], "wanted a file too: one_hop=x.pcapng"),
     (["one_hop=a.pcapng", "one_hop=b.pcapng"], "one_hop is tapped twice"),
     (["one_hop=nowhere/a.pcapng"], "nowhere/a.pcapng"),
     (["one_hop="], "pcap"),

@@ -200,7 +200,7 @@ def test_an_error_in_a_neighbour_names_the_neighbour(desk: Path) -> None:
 
 def test_a_folder_is_no_file(desk: Path) -> None:
     (desk / "folder.py").mkdir()
-    assert "folder.py: there is no such file" in refusal(["null:", "folder.py", "null:"])
+    assert "folder.py: that is a folder; name a file of Python in it" in refusal(["null:", "folder.py", "null:"])
 
 
 def test_one_function_under_two_names_is_one(desk: Path) -> None:
