@@ -7,8 +7,10 @@ import numpy as np
 from wirespeed.core.arena import Arena
 from wirespeed.core.chain import alloc_length, copy_in
 from wirespeed.core.frame import Packet as Frame
+from wirespeed.core.free import free_bulk
 from wirespeed.core.packet import MARKED, Packet, copy_out
-from wirespeed.core.pool import PacketPool, drain, free_bulk
+from wirespeed.core.packet_pool import PacketPool
+from wirespeed.core.pool import drain
 from wirespeed.core.stage import COMMON_DROPS, Head, Outbox, Site
 from wirespeed.jit.intrinsics import call_stage
 from wirespeed.jit.kernel import kernel

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from wirespeed.core.element import Element
+from wirespeed.core.free import free_bulk
 from wirespeed.core.packet import Packet, data, reset
-from wirespeed.core.pool import alloc_bulk, free_bulk
+from wirespeed.core.pool import alloc_bulk
 from wirespeed.core.stage import FIRST_REASON, Head, Placement, Site, drop, emit
 from wirespeed.jit.intrinsics import load_i64, load_u64, pause, store_i64, store_u64
 from wirespeed.jit.kernel import Stage, stage

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from tests.core.test_packet import ROOM, segments, take
 from wirespeed.core.chain import MOST_SEGMENTS
+from wirespeed.core.free import free_segments
 from wirespeed.core.packet import HEADROOM, Packet
-from wirespeed.core.pool import PacketPool, free_segments
+from wirespeed.core.packet_pool import PacketPool
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from wirespeed.core import packet
 from wirespeed.core.chain import alloc_length, copy_in
+from wirespeed.core.free import free_segments
 from wirespeed.core.packet import HEADROOM, MARKED, Packet, copy_out, linearize
-from wirespeed.core.pool import PacketPool, free_segments
+from wirespeed.core.packet_pool import PacketPool
 from wirespeed.jit.kernel import kernel
 
 ROOM = 64

@@ -14,22 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from wirespeed.core.arena import Arena
+from wirespeed.core.free import free_bulk, free_segments, hold
 from wirespeed.core.packet import HEADROOM, META, Packet, chain
-from wirespeed.core.pool import (
-    HANDLES,
-    RING,
-    Cache,
-    PacketPool,
-    Pool,
-    alloc,
-    alloc_bulk,
-    bytes_for,
-    drain,
-    free_bulk,
-    free_segments,
-    hold,
-    stride,
-)
+from wirespeed.core.packet_pool import PacketPool, bytes_for, stride
+from wirespeed.core.pool import HANDLES, RING, Cache, Pool, alloc, alloc_bulk, drain
 from wirespeed.core.ring import SLOTS, Ring
 from wirespeed.errors import GraphError
 from wirespeed.jit.intrinsics import load_handle
@@ -444,7 +432,9 @@ def test_a_closed_pool_tells_so_and_closes_again_without_harm():
 DEBUGGED = """
 import numpy as np
 from wirespeed.core.packet import HEADROOM, Packet
-from wirespeed.core.pool import Pool, PacketPool, free_bulk, put_bulk, alloc_bulk
+from wirespeed.core.free import free_bulk
+from wirespeed.core.packet_pool import PacketPool
+from wirespeed.core.pool import Pool, put_bulk, alloc_bulk
 from wirespeed.jit.kernel import kernel
 
 @kernel

@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from wirespeed.core.arena import Arena
+from wirespeed.core.free import free_bulk
 from wirespeed.core.packet import Packet
-from wirespeed.core.pool import PacketPool, alloc, free_bulk
+from wirespeed.core.packet_pool import PacketPool
+from wirespeed.core.pool import alloc
 from wirespeed.core.stage import COMMON_DROPS, OUTBOX, Head, Outbox, Site
 from wirespeed.jit import libc
 from wirespeed.jit.layout import layout

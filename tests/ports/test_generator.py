@@ -18,7 +18,7 @@ from scapy.packet import Raw
 from tests.driver import Driver
 from wirespeed.core.frame import Packet
 from wirespeed.core.packet import HEADROOM
-from wirespeed.core.pool import PacketPool
+from wirespeed.core.packet_pool import PacketPool
 from wirespeed.errors import GraphError
 from wirespeed.net.verdict import verdicts
 from wirespeed.ports import pacing, port

@@ -15,7 +15,7 @@ from tests.driver import Driver
 from wirespeed import FORWARD, function
 from wirespeed.core.frame import Packet
 from wirespeed.core.packet import HEADROOM
-from wirespeed.core.pool import PacketPool
+from wirespeed.core.packet_pool import PacketPool
 from wirespeed.engine.run import start
 from wirespeed.errors import GraphError
 from wirespeed.ports import port

@@ -13,7 +13,7 @@ from tests.net.capture.test_writer import FileLimit, numbered_frames
 from wirespeed.core.frame import Packet
 from wirespeed.core.packet import HEADROOM
 from wirespeed.core.packet import Packet as Record
-from wirespeed.core.pool import PacketPool
+from wirespeed.core.packet_pool import PacketPool
 from wirespeed.errors import PortError
 from wirespeed.jit.libc import copy_in
 from wirespeed.net.capture.outlet import CHUNK

@@ -21,7 +21,7 @@ from tests.net.capture import files, fuzz, model
 from tests.net.capture.files import FRAMES, SAMPLES
 from tests.net.capture.test_writer import numbered_frames
 from wirespeed.core.packet import HEADROOM, INTERFACE, META, Packet, copy_out
-from wirespeed.core.pool import PacketPool
+from wirespeed.core.packet_pool import PacketPool
 from wirespeed.errors import PortError
 from wirespeed.jit.kernel import kernel
 from wirespeed.net.capture.options import parse

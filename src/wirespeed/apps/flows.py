@@ -18,8 +18,8 @@ import numpy as np
 
 from wirespeed.core.arena import Arena
 from wirespeed.core.element import Element
+from wirespeed.core.free import free_bulk
 from wirespeed.core.packet import Packet, data
-from wirespeed.core.pool import free_bulk
 from wirespeed.core.stage import MAX_BURST, Head, Placement, Site
 from wirespeed.engine.run import run
 from wirespeed.errors import GraphError

@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from wirespeed.core.free import free_segments
 from wirespeed.core.packet import HEADROOM, Packet, data, reset
-from wirespeed.core.pool import alloc, free_segments
+from wirespeed.core.pool import alloc
 from wirespeed.jit.intrinsics import copy
 from wirespeed.jit.kernel import kernel
 

@@ -42,6 +42,12 @@ Packet = layout(
         ("meta", "i8"),  # handle of a packet that carries capture options of this one; valid with flag META
         ("interface", "u4"),  # number of the capture file's interface it came in by; valid with flag INTERFACE
         ("owner", "u4"),  # debug mode: 1 while in a pool, 0 while out
+        (
+            "attached",
+            "i8",
+        ),  # whose bytes ``buffer`` shows: a packet's handle with flag INDIRECT, a record with EXTERNAL
+        ("trail", "u8"),  # debug mode: what was done with it last, the latest in the lowest four bits
+        ("holder", "u4"),  # debug mode: number of the cache that had it last
     ],
     size=128,
 )
@@ -51,6 +57,8 @@ BAD_CHECKSUM = 2  # a port found a checksum wrong
 META = 4  # ``meta`` is the handle of a packet; only then is it looked at
 MARKED = 8  # ``mark`` was set on the way; without it, it reads as 0
 INTERFACE = 16  # ``interface`` is set; without it, it is 0
+INDIRECT = 32  # ``buffer`` is that of the packet ``attached``
+EXTERNAL = 64  # ``buffer`` is memory of the user's, described by the record ``attached``
 NO_PORT = 0xFFFF
 
 

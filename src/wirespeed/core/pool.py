@@ -14,14 +14,11 @@ Source of the rule: DPDK's mempool of 2026 (commit f5e1310f16).  Debug mode mark
 ``double_free`` and ``foreign`` handles instead of corrupting the pool.
 """
 
-from typing import Any
-
 import numpy as np
 
 from wirespeed.core import ring
-from wirespeed.core.arena import LINE, Arena
-from wirespeed.core.packet import HEADROOM, META, Packet
-from wirespeed.errors import GraphError
+from wirespeed.core.arena import LINE
+from wirespeed.core.packet import HEADROOM, Packet
 from wirespeed.jit.atomics import fetch_add
 from wirespeed.jit.intrinsics import copy, load_handle, load_i64, move, store_i64
 from wirespeed.jit.kernel import kernel
@@ -162,7 +159,7 @@ def put_bulk(cache, handles, n):
 
 
 @kernel
-def _put_one(cache, handle):
+def put_one(cache, handle):
     """Put one packet in its resting state into the cache, or into its own pool's ring when that is another."""
     # The slot behind the last one of the cache is kept for this.
     slot = cache + HANDLES + 8 * Cache(cache).limit
@@ -172,65 +169,6 @@ def _put_one(cache, handle):
         put_bulk(cache, slot, i64(1))
     elif not DEBUG or _check_in(pool, slot, 1) == 1:
         ring.enqueue(pool + RING, slot, i64(1), True, False)
-
-
-@kernel
-def free_segments(cache, handle):
-    """Give up one hold of a packet: its segments return to their pools when it was the last one."""
-    while handle != 0:
-        p = Packet(handle)
-        following = p.next
-        if p.refcnt == 1 or fetch_add(p, "refcnt", u32(0xFFFFFFFF)) == 1:
-            if p.flags & META:  # the options that it carries are a packet too, and go with it
-                Packet(p.meta).next = following
-                following = p.meta
-            p.refcnt = 1
-            p.next = 0
-            p.segments = 1
-            p.flags = 0
-            _put_one(cache, handle)
-        handle = following
-
-
-@kernel
-def _free_mixed(cache, handles, n):
-    """:func:`free_bulk` when some are chains, held elsewhere, of another pool or with capture options."""
-    pool = Cache(cache).pool
-    plain = i64(0)
-    for i in range(n):
-        handle = load_handle(handles + 8 * i)
-        p = Packet(handle)
-        if p.next == 0 and p.refcnt == 1 and p.pool == pool and p.flags & META == 0:
-            store_i64(handles + 8 * plain, handle)
-            plain += 1
-        else:
-            free_segments(cache, handle)
-    put_bulk(cache, handles, plain)
-
-
-@kernel(inline=True)
-def free_bulk(cache, handles, n):
-    """Give up one hold of each of ``n`` packets, chains or not; the list at ``handles`` is used up.
-
-    One pass without branches tells whether all are in their resting state, which nearly always they are.
-    """
-    pool = Cache(cache).pool
-    odd = i64(0)
-    for i in range(n):
-        p = Packet(load_handle(handles + 8 * i))
-        odd |= p.next | (p.pool ^ pool) | i64(p.refcnt ^ u32(1)) | i64(p.flags & META)
-    if odd == 0:
-        put_bulk(cache, handles, n)
-    else:
-        _free_mixed(cache, handles, n)
-
-
-@kernel(inline=True)
-def hold(handle):
-    """Hold a packet once more, every segment of it; each hold is given up by a free of its own."""
-    while handle != 0:
-        fetch_add(Packet(handle), "refcnt", u32(1))
-        handle = Packet(handle).next
 
 
 @kernel
@@ -259,104 +197,6 @@ def init_packets(pool):
         store_i64(pool + RING + ring.SLOTS + 8 * i, handle)
     ring.Ring(pool + RING).prod.head = u32(q.size)
     ring.Ring(pool + RING).prod.tail = u32(q.size)
-
-
-class PacketPool:
-    """``size`` packets with buffers of ``room`` bytes (headroom included).
-
-    Memory of its own unless ``arena`` is given.  ``free_count`` says how many are in the pool and its caches;
-    :meth:`close` reports how many never came back.
-    """
-
-    def __init__(self, size: int, room: int = HEADROOM + 2048, *, arena: Arena | None = None) -> None:
-        if size < 1 or size > 1 << 30:
-            raise GraphError(
-                f"pool size must be 1 to {1 << 30}, got {size}; give the packets that may be under way at once"
-            )
-        if room <= HEADROOM or room > 1 << 24:
-            raise GraphError(
-                f"buffer room must be {HEADROOM + 1} to {1 << 24} bytes, got {room}; headroom is {HEADROOM}"
-            )
-        self.size = size
-        self.room = room
-        slots = 1 << size.bit_length()
-        self.stride = stride(room)
-        self._own = arena is None
-        header = RING + ring.size_of(slots)
-        self.arena = arena or Arena(header + size * self.stride + 4096)
-        self.address = self.arena.alloc(header)
-        record = Pool.at(self.address)
-        record.size, record.stride, record.room = size, self.stride, room
-        record.first = self.arena.alloc(size * self.stride)
-        ring.init(self.address + RING, slots, size)
-        init_packets(self.address)
-        self._caches: list[int] = []
-
-    def cache(self, limit: int = CACHE_LIMIT, *, arena: Arena | None = None) -> int:
-        """A new cache of up to ``limit`` free packets, for one thread; its address."""
-        limit = max(2, min(limit, self.size))
-        address = (arena or self.arena).alloc(HANDLES + 8 * (limit + 8))
-        record = Cache.at(address)
-        record.pool, record.limit = self.address, limit
-        self._caches.append(address)
-        return address
-
-    @property
-    def free_count(self) -> int:
-        """Packets in the pool and in its caches, 0 once it is closed.  Exact while no worker runs."""
-        if not self.address:
-            return 0
-        return int(ring_length(self.address + RING)) + sum(Cache.at(a).length for a in self._caches)
-
-    @property
-    def failures(self) -> int:
-        """Allocations that found the pool empty."""
-        return sum(Cache.at(a).failures for a in self._caches)
-
-    @property
-    def whole(self) -> bool:
-        """Whether every packet is back."""
-        return self.free_count == self.size
-
-    def faults(self) -> dict[str, int]:
-        """Debug mode's counts of frees that were refused: ``double_free`` and ``foreign`` handles."""
-        if not self.address:
-            return {"double_free": 0, "foreign": 0}
-        record = Pool.at(self.address)
-        return {"double_free": record.double_free, "foreign": record.foreign}
-
-    def close(self) -> int:
-        """Unmap the memory if it is the pool's own; return how many packets had not come back."""
-        if not self.address:
-            return 0
-        missing = self.size - self.free_count
-        self.address = 0
-        self._caches.clear()
-        if self._own:
-            self.arena.close()
-        return missing
-
-    def __enter__(self) -> "PacketPool":
-        return self
-
-    def __exit__(self, *exc: Any) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        if not self.address:
-            return "<PacketPool, closed>"
-        return f"<PacketPool {self.free_count} of {self.size} packets free, {self.room} bytes each>"
-
-
-def stride(room: int) -> int:
-    """Bytes from one record to the next: whole cache lines, an odd number of them, so that records spread over sets."""
-    lines = -(-(Packet.size + room) // LINE)
-    return LINE * (lines | 1)
-
-
-def bytes_for(size: int, room: int) -> int:
-    """Bytes of an arena that hold a pool of ``size`` packets."""
-    return RING + ring.size_of(1 << size.bit_length()) + size * stride(room) + 4096
 
 
 @kernel

@@ -24,7 +24,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from wirespeed.core.arena import Arena
-from wirespeed.core.pool import PacketPool, free_bulk
+from wirespeed.core.free import free_bulk
+from wirespeed.core.packet_pool import PacketPool
 from wirespeed.jit.intrinsics import load_u64, store_i64, store_u64
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import Layout, layout

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wirespeed.core.arena import Arena
-from wirespeed.core.pool import PacketPool
+from wirespeed.core.packet_pool import PacketPool
 from wirespeed.core.stage import COMMON_DROPS, MAX_BURST, OUTBOX, Head, Outbox, Part, Placement, Site
 from wirespeed.engine import worker as w
 from wirespeed.engine.graph import Graph, Node

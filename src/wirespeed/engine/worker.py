@@ -17,7 +17,7 @@ words.  The worker leaves when ``stop`` is set, or when all sources are done and
 
 import numpy as np
 
-from wirespeed.core.pool import free_bulk
+from wirespeed.core.free import free_bulk
 from wirespeed.core.stage import FUNCTION_ERROR, OUTPUT_FULL, Head, Outbox, free_box
 from wirespeed.jit.atomics import load_acquire, store_relaxed, store_release
 from wirespeed.jit.intrinsics import call_stage, copy, cycles, load_u64, move, pause, store_u64

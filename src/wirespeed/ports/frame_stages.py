@@ -6,9 +6,10 @@ Several workers may share a ring; each takes the lock of its end for one burst.
 import numpy as np
 
 from wirespeed.core.chain import alloc_length, copy_in
+from wirespeed.core.free import free_bulk
 from wirespeed.core.lock import lock, unlock
 from wirespeed.core.packet import HEADROOM, Packet, data, mark, set_mark
-from wirespeed.core.pool import Pool, free_bulk
+from wirespeed.core.pool import Pool
 from wirespeed.core.stage import FIRST_REASON, Head, count_drops, drop
 from wirespeed.jit.atomics import load_acquire
 from wirespeed.jit.intrinsics import load_handle, load_i64, move, store_i64

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wirespeed.core.element import Element
+from wirespeed.core.free import free_bulk
 from wirespeed.core.packet import HEADROOM, Packet, reset
-from wirespeed.core.pool import alloc_bulk, free_bulk
+from wirespeed.core.pool import alloc_bulk
 from wirespeed.core.stage import Head, Placement, Site
 from wirespeed.errors import GraphError
 from wirespeed.jit.intrinsics import load_handle

@@ -7,9 +7,9 @@ second by the control thread.
 
 import numpy as np
 
+from wirespeed.core.free import free_bulk
 from wirespeed.core.lock import lock, unlock
 from wirespeed.core.packet import INTERFACE, META, Packet, data
-from wirespeed.core.pool import free_bulk
 from wirespeed.core.stage import FIRST_REASON, Head, count_drops, drop
 from wirespeed.jit.intrinsics import copy, load_handle, move, store_i64
 from wirespeed.jit.kernel import kernel, stage

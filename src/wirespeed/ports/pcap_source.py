@@ -12,9 +12,10 @@ find as many buffers free.
 import numpy as np
 
 from wirespeed.core.chain import alloc_length, copy_in
+from wirespeed.core.free import free_segments
 from wirespeed.core.lock import lock, unlock
 from wirespeed.core.packet import HEADROOM, INTERFACE, META, Packet, data, reset
-from wirespeed.core.pool import Pool, alloc, alloc_bulk, free_segments, put_bulk
+from wirespeed.core.pool import Pool, alloc, alloc_bulk, put_bulk
 from wirespeed.core.stage import FIRST_REASON, Head, count_drops
 from wirespeed.jit.intrinsics import load_handle, load_i64, store_i64
 from wirespeed.jit.kernel import kernel, stage
