@@ -68,6 +68,8 @@ format: setup  ## Put the source into the project's format
 	@$(BIN)/ruff format
 
 bench: setup  ## Measure: make bench ARGS='capture --peer'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]' || \
+	    echo "some of what it is compared with cannot be installed here; the bench says which" >&2
 	@$(BIN)/python -m bench $(ARGS)
 
 clean:  ## Remove what builds and tools left, but not .venv

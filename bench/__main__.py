@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench import harness, machine
 
-NAMES = ("capture", "forward")
+NAMES = ("capture", "forward", "ring", "pool", "queue")
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

@@ -1,5 +1,6 @@
 """What a figure was measured on: processor, kernel, and where the host runs this machine's cores."""
 
+import functools
 import os
 import platform
 import threading
@@ -45,7 +46,12 @@ class Placement:
         return f"{self.kind} ({self.round_trip_ns:.0f} ns round trip)"
 
 
-def measure_placement(first: int, second: int) -> Placement:
+def quick_placement(first: int, second: int) -> Placement:
+    """:func:`measure_placement` in about a millisecond, to be asked around every sample."""
+    return measure_placement(first, second, 1000, 3)
+
+
+def measure_placement(first: int, second: int, round_trips: int = ROUND_TRIPS, blocks: int = BLOCKS) -> Placement:
     """Play ping-pong with two cache lines between two cores.
 
     A virtual machine's cores wander: the host may run both on one physical core for a while, and nothing in the guest
@@ -56,13 +62,13 @@ def measure_placement(first: int, second: int) -> Placement:
     ping, pong = _players()
     lines = np.zeros(64, np.int64)
     at = lines.ctypes.data + -lines.ctypes.data % 128
-    times = np.zeros(BLOCKS, np.float64)
-    answering = threading.Thread(target=_on_core, args=(second, pong, at, at + 128, ROUND_TRIPS * BLOCKS))
+    times = np.zeros(blocks, np.float64)
+    answering = threading.Thread(target=_on_core, args=(second, pong, at, at + 128, round_trips * blocks))
     answering.start()
     before = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {first})
-        _play(ping, at, at + 128, times)
+        _play(ping, at, at + 128, times, round_trips)
     finally:
         os.sched_setaffinity(0, before)
         answering.join()
@@ -74,15 +80,16 @@ def _on_core(core: int, player: Any, *arguments: int) -> None:
     player(*arguments)
 
 
-def _play(ping: Any, mine: int, theirs: int, times: Any) -> None:
+def _play(ping: Any, mine: int, theirs: int, times: Any, round_trips: int) -> None:
     import time
 
-    for block in range(BLOCKS):
+    for block in range(len(times)):
         start = time.perf_counter_ns()
-        ping(mine, theirs, block * ROUND_TRIPS, ROUND_TRIPS)
-        times[block] = (time.perf_counter_ns() - start) / ROUND_TRIPS
+        ping(mine, theirs, block * round_trips, round_trips)
+        times[block] = (time.perf_counter_ns() - start) / round_trips
 
 
+@functools.cache
 def _players() -> tuple[Any, Any]:
     """Compile both sides; atomics are needed, or the compiler would take the waiting loop for an endless one."""
     from llvmlite import ir

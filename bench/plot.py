@@ -1,6 +1,7 @@
 """Draws the speedups of measured rows: ``python -m bench.plot rows.json ... > docs/benchmarks.svg``.
 
-A bar for each row that has a peer, on a logarithmic scale, for they go from 2 to thousands.
+A bar for each row that has a peer, on a logarithmic scale, for they go from 2 to thousands; a stump where the peer is the
+faster.
 """
 
 import json
@@ -12,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 LEFT, WIDTH, BAR, GAP = 300, 460, 14, 6
-PARTS = ("capture.count", "capture.rewrite", "forward")
-OURS, EVEN = "#2a6f97", "#999999"
+PARTS = ("capture.count", "capture.rewrite", "forward", "ring", "pool", "queue")
+LEFT_OUT = ("-rate", ".folded", "ring.mean")
+OURS, SLOWER, EVEN = "#2a6f97", "#c1666b", "#999999"
 
 
 def chosen(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows with a speedup, of the parts that are drawn; the last of each name counts."""
     latest = {row["name"]: row for row in rows if row.get("speedup")}
-    drawn = [r for r in latest.values() if r["name"].startswith(PARTS) and "-rate" not in r["name"]]
+    drawn = [r for n, r in latest.items() if n.startswith(PARTS) and not any(word in n for word in LEFT_OUT)]
     return sorted(drawn, key=lambda r: ([r["name"].startswith(p) for p in PARTS].index(True), -r["speedup"]))
 
 
@@ -39,7 +41,8 @@ def svg(rows: Sequence[dict[str, Any]]) -> str:
         length = max(2.0, WIDTH * math.log10(row["speedup"]) / most)
         parts += [
             f'<text x="{LEFT - 8}" y="{y + BAR - 3}" text-anchor="end">{escape(row["name"])}</text>',
-            f'<rect x="{LEFT}" y="{y}" width="{length:.0f}" height="{BAR}" fill="{OURS}"/>',
+            f'<rect x="{LEFT}" y="{y}" width="{length:.0f}" height="{BAR}" '
+            f'fill="{OURS if row["speedup"] >= 1 else SLOWER}"/>',
             f'<text x="{LEFT + length + 6:.0f}" y="{y + BAR - 3}">{row["speedup"]:.3g}</text>',
         ]
     parts.append(f'<line x1="{LEFT}" y1="26" x2="{LEFT}" y2="{height - 14}" stroke="{EVEN}"/>')

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.core.interleave import StateCounts
+
 ROOT = Path(__file__).resolve().parent.parent
 ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")
 TORTURE = os.environ.get("WIRESPEED_TORTURE", "0") not in ("", "0")
@@ -102,5 +104,6 @@ class SkipList:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(StateCounts(), "wirespeed-states")
     if not hasattr(config, "workerinput"):  # not in xdist's worker processes, which print nothing
         config.pluginmanager.register(SkipList(ALLOWED_SKIPS), "wirespeed-skips")

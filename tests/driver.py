@@ -116,7 +116,7 @@ class Driver:
     def release(self) -> None:
         """Give this worker's memory back, its free packets to the pool; the part stays open for other workers."""
         drain(self.cache)
-        self.pool._caches.remove(self.cache)
+        self.pool.close_cache(self.cache)
         self.arena.close()
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ ODDS_AND_ENDS = {"util", "utils", "common", "helper", "helpers", "misc"}
 
 # Decorators under which numba types a function, or reads its arguments in a way of its own.
 NUMBA_DECORATORS = {
-    "callback", "kernel", "stage", "function", "intrinsic", "overload", "overload_method", "overload_attribute",
+    "callback", "entry", "kernel", "stage", "function", "intrinsic", "overload", "overload_method", "overload_attribute",
     "register_jitable", "type_callable", "infer_getattr", "lower_builtin", "lower_cast", "lower_constant",
     "lower_getattr", "lower_getattr_generic", "lower_setattr", "lower_setattr_generic", "register", "box", "unbox",
 }  # fmt: skip

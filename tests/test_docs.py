@@ -1,5 +1,7 @@
 """The programs in the README and the documents: each document's Python blocks, one after the other, are one script."""
 
+import importlib
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -8,9 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from wirespeed import core
+from wirespeed.cli.layouts import form
+from wirespeed.jit.layout import Layout
+
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "src" / "wirespeed" / "data" / "demo.pcap"
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LAYOUT = re.compile(r"^\| (\w+), (\d+) bytes \|.*\n\|[-:|]+\|\n((?:\|.*\n)+)", re.M)
+FIELD = re.compile(r"^\| (\d+) \| `(\w+)` (\S+) \|", re.M)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 
 
@@ -52,6 +60,20 @@ def test_every_order_pair_is_in_the_document_about_memory() -> None:
     labels = set(re.findall(r"#.*\b([A-Z]\d)\b", sources)) & set(re.findall(r"\b([A-Z]\d), the ", sources))
     told = set(re.findall(r"\b[A-Z]\d\b", (ROOT / "docs" / "memory.md").read_text()))
     assert labels and labels - told == set()
+
+
+def test_every_layout_of_core_is_in_the_document_about_memory_with_its_offsets() -> None:
+    modules = [importlib.import_module(one.name) for one in pkgutil.iter_modules(core.__path__, f"{core.__name__}.")]
+    layouts = {one.name: one for module in modules for one in vars(module).values() if isinstance(one, Layout)}
+    written = {
+        name: (int(size), sorted((int(at), field, kind) for at, field, kind in FIELD.findall(rows)))
+        for name, size, rows in LAYOUT.findall((ROOT / "docs" / "memory.md").read_text())
+    }
+    declared = {
+        name: (one.size, sorted((field.offset, field.name, form(field)) for field in one.fields.values()))
+        for name, one in layouts.items()
+    }
+    assert written == declared
 
 
 def test_every_example_is_in_the_readme() -> None:

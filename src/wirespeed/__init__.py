@@ -39,6 +39,11 @@ _NAMES = {
     "Columns": "wirespeed.apps.columns",
     "read": "wirespeed.apps.columns",
     "Packet": "wirespeed.core.frame",
+    "ExternalBuffer": "wirespeed.core.external",
+    "PacketPool": "wirespeed.core.packet_pool",
+    "PacketView": "wirespeed.core.view",
+    "Ring": "wirespeed.core.queue",
+    "StagedRing": "wirespeed.core.staged_ring",
     "layout": "wirespeed.jit.layout",
 }
 

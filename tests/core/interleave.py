@@ -6,16 +6,21 @@ A thread is a generator that yields an operation on shared memory and is sent it
 place, all messages ever written, in modification order.  A thread has a *view*: for each place, the oldest message that
 it may still read.  A relaxed load may return any message from there on, so stale values are tried as well; an acquiring
 load also takes over the view that a releasing store left in the message.  Plain reads and writes must be ordered by
-such views against each other, else they race, and that is an error, as is a state in which nobody can go on.
+such views against each other, else they race, and that is an error, as is a state from which no way leads to the end.
 
-All states that can be reached are visited once.  What a thread has been sent so far is its local state.  Source:
+All states that can be reached are visited once.  What a thread has been sent so far is its local state; a loop that
+begins again forgets what its turn was sent, so loops need no bound.  :class:`StateCounts` has pytest print how many
+states each test visited.  Source:
 Kang, Hur, Lahav, Vafeiadis and Dreyer, "A promising semantics for relaxed-memory concurrency", POPL 2017, without
 promises: stores are not moved before earlier loads, which no order of the algorithms here depends on.
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import pytest
 
 RELAXED, ACQUIRE, RELEASE, BOTH = "relaxed", "acquire", "release", "both"
 
@@ -49,8 +54,16 @@ def compare_exchange(place: str, expected: Any, value: Any, order: str = BOTH) -
 
 
 def wait(place: str, value: Any, order: str = RELAXED) -> Op:
-    """A loop of loads until the value is there."""
+    """A loop of loads until the value is there, or until ``value``, if that is a function, says yes to it."""
     return Op("wait", place, value, order=order)
+
+
+def again(results: int) -> Op:
+    """Go back to before the last so many results, as a loop does that begins its turn again; what was seen stays seen.
+
+    A program never comes back from it: it is where it was then.
+    """
+    return Op("again", value=results)
 
 
 def fence() -> Op:
@@ -66,6 +79,16 @@ def read(place: str) -> Op:
 def write(place: str, value: Any) -> Op:
     """A plain write."""
     return Op("write", place, value)
+
+
+@dataclass(frozen=True)
+class Done:
+    """The end of a program."""
+
+    result: Any
+
+    def __hash__(self) -> int:
+        return hash(repr(self.result))  # it may be a list
 
 
 Program = Callable[[], Generator[Op, Any, Any]]
@@ -99,7 +122,9 @@ class Explorer:
         self._next: dict[tuple[int, tuple[Any, ...]], Any] = {}
 
     def next(self, thread: int, sent: tuple[Any, ...]) -> Any:
-        """The operation that a thread does after it was sent so much, or ("done", what it returned)."""
+        """The operation that a thread does after it was sent so much, or that it is Done."""
+        if sent and isinstance(sent[0], Done):
+            return sent[0]
         key = (thread, sent)
         if key not in self._next:
             program = self.programs[thread]()
@@ -109,27 +134,39 @@ class Explorer:
                     op = program.send(result)
                 self._next[key] = op
             except StopIteration as stop:
-                self._next[key] = ("done", stop.value)
+                self._next[key] = Done(stop.value)
         return self._next[key]
 
     def run(self) -> int:
         """Visit all states; return how many there are."""
-        seen = {self.first}
-        todo: list[tuple[State, Any]] = [(self.first, None)]
+        number = {self.first: 0}
+        traces: list[Any] = [None]  # how each state was first reached
+        before: list[list[int]] = [[]]  # from which states each can be reached
+        ends = []
+        todo = [self.first]
         while todo:
-            state, trace = todo.pop()
+            state = todo.pop()
+            here = number[state]
             ops = [self.next(i, thread[0]) for i, thread in enumerate(state[0])]
-            if all(isinstance(op, tuple) for op in ops):
-                self._end([op[1] for op in ops], trace)
-                continue
-            following = self._steps(state, ops, trace)
-            if not following:
+            if all(isinstance(op, Done) for op in ops):
+                self._end([op.result for op in ops], traces[here])
+                ends.append(here)
+            for following, trace in self._steps(state, ops, traces[here]):
+                there = number.setdefault(following, len(traces))
+                if there == len(traces):
+                    traces.append(trace)
+                    before.append([])
+                    todo.append(following)
+                before[there].append(here)
+        finishing = set(ends)
+        while ends:
+            new = [earlier for earlier in before[ends.pop()] if earlier not in finishing]
+            finishing.update(new)
+            ends += new
+        for here, trace in enumerate(traces):
+            if here not in finishing:
                 raise Violation("nobody can go on: " + self._story(trace))
-            for step in following:
-                if step[0] not in seen:
-                    seen.add(step[0])
-                    todo.append(step)
-        return len(seen)
+        return len(traces)
 
     def _end(self, results: list[Any], trace: Any) -> None:
         try:
@@ -139,15 +176,20 @@ class Explorer:
 
     def _steps(self, state: State, ops: list[Any], trace: Any) -> list[tuple[State, Any]]:
         """The states that can follow.  A plain access is seen by nobody but by its races, so it need not wait."""
-        found = []
+        found: list[tuple[State, Any]] = []
         for i, op in enumerate(ops):
-            if isinstance(op, tuple):
+            if isinstance(op, Done):
                 continue
-            made = [(s, (trace, (self.names[i], op, r))) for s, r in self._apply(state, i, op, trace)]
-            if op.kind in ("read", "write"):
+            made = [(self._rested(s, i), (trace, (self.names[i], op, r))) for s, r in self._apply(state, i, op, trace)]
+            if op.kind in ("read", "write", "again"):
                 return made
             found += made
         return found
+
+    def _rested(self, state: State, i: int) -> State:
+        """The same, with all forgotten of thread ``i`` but its result if it has ended."""
+        op = self.next(i, state[0][i][0])
+        return self._with(state, i, (op,), self.blank) if isinstance(op, Done) else state
 
     def _apply(self, state: State, i: int, op: Op, trace: Any) -> list[tuple[State, Any]]:
         """Each (state, result) that one operation of thread ``i`` can lead to."""
@@ -155,16 +197,20 @@ class Explorer:
             sent, view = state[0][i]
             view = join(view, state[2])
             return [(self._with(state, i, (*sent, None), view, fences=view), None)]
+        if op.kind == "again":
+            sent, view = state[0][i]
+            return [(self._with(state, i, sent[: len(sent) - op.value], view), None)]
         place = self.places[op.place]
         if op.kind in ("read", "write"):
             return [self._plain(state, i, op, place, trace)]
         if op.kind in ("load", "wait"):
             first = state[0][i][1][place]
-            stamps = range(first, len(state[1][place]))
+            messages = state[1][place]
+            awaited = op.value if callable(op.value) else lambda value: op.kind == "load" or value == op.value
             return [
                 self._loaded(state, i, place, stamp, op.order)
-                for stamp in stamps
-                if op.kind == "load" or state[1][place][stamp][0] == op.value
+                for stamp in range(first, len(messages))
+                if awaited(messages[stamp][0])
             ]
         if op.kind == "exchange":
             last = len(state[1][place]) - 1
@@ -232,9 +278,43 @@ class Explorer:
         return "; ".join(reversed(steps)) or "the start"
 
 
+visited: list[int] = []  # how many states each exploration of this process had
+
+
 def explore(programs: Mapping[str, Program], memory: Mapping[str, Any], check: Callable[[list[Any]], None]) -> int:
     """Run programs in all orders from a memory of named places; return how many states there are.
 
     ``check`` gets what the programs returned, in the order of their names.  Raises :class:`Violation`.
     """
-    return Explorer(programs, memory, check).run()
+    visited.append(Explorer(programs, memory, check).run())
+    return visited[-1]
+
+
+class StateCounts:
+    """A pytest plugin: prints how many states each test function visited.
+
+    A count travels in its test's report, so that those of xdist's workers arrive.
+    """
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        before = len(visited)
+        result = yield
+        if visited[before:]:
+            item.user_properties.append(("states", (len(visited) - before, sum(visited[before:]))))
+        return result
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        programs: Counter[str] = Counter()
+        states: Counter[str] = Counter()
+        for report in terminalreporter.getreports("passed"):
+            for name, value in report.user_properties:
+                if name == "states":
+                    function = report.nodeid.partition("[")[0].rpartition("::")[2]
+                    programs[function] += value[0]
+                    states[function] += value[1]
+        if states:
+            terminalreporter.section("interleavings")
+            for function, count in states.items():
+                terminalreporter.line(f"{count:9,} states of {programs[function]:4,} programs: {function}")
+            terminalreporter.line(f"{states.total():9,} states of {programs.total():4,} programs in all")

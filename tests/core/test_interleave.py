@@ -1,15 +1,13 @@
 """Every interleaving of the lock-free algorithms, with stale reads: each order that they name is needed and enough."""
 
-from dataclasses import dataclass
-
 import pytest
 
 from tests.core.interleave import (
     ACQUIRE,
-    BOTH,
     RELAXED,
     RELEASE,
     Violation,
+    again,
     compare_exchange,
     explore,
     fence,
@@ -19,10 +17,6 @@ from tests.core.interleave import (
     wait,
     write,
 )
-
-WRAP = 8  # counters are modulo 8 here, as they are modulo 2^32 there
-START = WRAP - 1  # so that they wrap
-
 
 # The explorer itself, on the classic examples whose outcomes are known.
 
@@ -131,136 +125,29 @@ def test_threads_that_wait_for_each_other_are_found():
         explore({"a": program("x", "y"), "b": program("y", "x")}, {"x": 0, "y": 0}, lambda results: None)
 
 
-# The ring: wirespeed.core.ring, order for order.
+def test_a_loop_that_begins_again_needs_no_bound():
+    def sender():
+        yield store("flag", 1, RELEASE)
+
+    def receiver():
+        if not (yield load("flag", ACQUIRE)):
+            yield again(1)
+        return "seen"
+
+    assert outcomes({"flag": 0}, sender, receiver) == {(None, "seen")}
 
 
-@dataclass(frozen=True)
-class Orders:
-    """The orders that core/ring.py names; a test weakens one at a time."""
+def test_loops_that_wait_for_each_other_are_found():
+    def program(mine, other):
+        def run():
+            if not (yield load(other, ACQUIRE)):
+                yield again(1)
+            yield store(mine, 1, RELEASE)
 
-    head: str = ACQUIRE  # of the load of the own head
-    tail: str = ACQUIRE  # A1
-    exchange: str = BOTH
-    publish: str = RELEASE  # R0
-    turn: str = ACQUIRE  # A2
+        return run
 
-
-def claim(mine, theirs, limit, n, exact, alone, o):
-    while True:
-        head = yield load(f"{mine}.head", o.head)
-        tail = yield load(f"{theirs}.tail", o.tail)
-        available = (limit + tail - head) % WRAP
-        count = n if n <= available else 0 if exact else available
-        if count == 0:
-            return 0, head
-        if alone:
-            yield store(f"{mine}.head", (head + count) % WRAP, RELAXED)
-            return count, head
-        if (yield compare_exchange(f"{mine}.head", head, (head + count) % WRAP, o.exchange)):
-            return count, head
-
-
-def publish(mine, first, count, alone, o):
-    if not alone:
-        yield wait(f"{mine}.tail", first, o.turn)
-    yield store(f"{mine}.tail", (first + count) % WRAP, o.publish)
-
-
-def enqueue(items, capacity, slots, exact, alone, o):
-    count, first = yield from claim("prod", "cons", capacity, len(items), exact, alone, o)
-    for i in range(count):
-        yield write(f"slot{(first + i) % slots}", items[i])
-    if count:
-        yield from publish("prod", first, count, alone, o)
-    return items[:count]
-
-
-def dequeue(n, slots, exact, alone, o):
-    count, first = yield from claim("cons", "prod", 0, n, exact, alone, o)
-    items = []
-    for i in range(count):
-        items.append((yield read(f"slot{(first + i) % slots}")))
-    if count:
-        yield from publish("cons", first, count, alone, o)
-    return tuple(items)
-
-
-def run_ring(producers, consumers, *, capacity=1, slots=2, exact=False, rounds=1, n=1, takes=None, orders=None):
-    """All orders of producers and consumers, each with some operations of ``n`` items (or ``takes``, of a consumer)."""
-    o = orders or Orders()
-
-    def producer(k):
-        def program():
-            taken = ()
-            for r in range(rounds):
-                items = tuple(f"{k}.{r}.{i}" for i in range(n))
-                taken += yield from enqueue(items, capacity, slots, exact, producers == 1, o)
-            return taken
-
-        return program
-
-    def consumer():
-        got = ()
-        for _ in range(rounds):
-            got += yield from dequeue(takes or n, slots, exact, consumers == 1, o)
-        return got
-
-    def check(results):
-        sent = [item for r in results[:producers] for item in r]
-        got = [item for r in results[producers:] for item in r]
-        assert len(set(got)) == len(got), "an item was taken twice"
-        assert set(got) <= set(sent), "an item was taken that nobody put"
-        assert len(sent) - len(got) <= capacity, "an item was lost"
-        for taken in results[producers:]:
-            for k in range(producers):
-                mine = [item for item in taken if item.startswith(f"{k}.")]
-                assert mine == sorted(mine), "items of one producer overtook each other"
-
-    programs = {f"producer {k}": producer(k) for k in range(producers)}
-    programs |= {f"consumer {k}": consumer for k in range(consumers)}
-    memory = dict.fromkeys(("prod.head", "prod.tail", "cons.head", "cons.tail"), START)
-    memory |= {f"slot{i}": None for i in range(slots)}
-    return explore(programs, memory, check)
-
-
-@pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize(
-    "producers, consumers, capacity, rounds, n",
-    [
-        (1, 1, 1, 3, 1),
-        (1, 1, 3, 2, 2),
-        (2, 1, 1, 1, 1),
-        (1, 2, 1, 1, 1),
-        (2, 2, 1, 1, 1),
-        (2, 2, 3, 1, 2),
-        (2, 1, 3, 1, 3),
-    ],
-)
-def test_the_ring_loses_and_doubles_nothing_in_any_order(producers, consumers, capacity, rounds, n, exact):
-    slots = 2 if capacity == 1 else 4
-    run_ring(producers, consumers, capacity=capacity, slots=slots, exact=exact, rounds=rounds, n=n)
-
-
-def test_the_ring_goes_round_in_any_order():
-    assert run_ring(2, 1, rounds=2) > 1000
-
-
-@pytest.mark.parametrize(
-    "weak, setting",
-    [
-        ({"tail": RELAXED}, {"producers": 1, "consumers": 1, "rounds": 2}),
-        ({"publish": RELAXED}, {"producers": 1, "consumers": 1}),
-        ({"tail": RELAXED}, {"producers": 2, "consumers": 2}),
-        ({"publish": RELAXED}, {"producers": 2, "consumers": 2}),
-        ({"turn": RELAXED}, {"producers": 2, "consumers": 1, "capacity": 3, "slots": 4, "n": 2}),
-        ({"turn": RELAXED}, {"producers": 1, "consumers": 2, "capacity": 2, "n": 2, "takes": 1, "rounds": 2}),
-        ({"head": RELAXED, "exchange": RELAXED}, {"producers": 2, "consumers": 1, "rounds": 2}),
-        ({"exchange": ACQUIRE}, {"producers": 2, "consumers": 1, "rounds": 2}),
-    ],
-)
-def test_each_order_of_the_ring_is_needed(weak, setting):
-    with pytest.raises(Violation):
-        run_ring(**setting, orders=Orders(**weak))
+    with pytest.raises(Violation, match="nobody can go on"):
+        explore({"a": program("x", "y"), "b": program("y", "x")}, {"x": 0, "y": 0}, lambda results: None)
 
 
 # The sleep of wirespeed.ports.frame_ring: a reader that finds nothing says so and looks again.

@@ -22,6 +22,7 @@ def main(arguments: Any) -> int:
     with session.shown(lines=True):
         compile_stages()
         rehearse(functions)
+        rehearse_rings()
     print(table())
     print(f"in {cache.root()}")
     return 0
@@ -55,6 +56,32 @@ def rehearse(functions: list[Any]) -> None:
     memory.close_input()
     ws.run(ws.port("generator:count=64") >> memory, memory >> ws.port("null:"))
     memory.pull()
+
+
+def rehearse_rings() -> None:
+    """Use a ring of each kind once, staged and shared, and a pool, as Python programs do."""
+    import numpy as np
+
+    import wirespeed as ws
+
+    for options in ({"dtype": np.int64}, {"dtype": object}, {"shared": True, "prod": "hts", "cons": "hts"}):
+        with ws.Ring(8, **options) as ring:
+            ring.enqueue(1)
+            ring.enqueue_burst([1, 2])
+            ring.dequeue()
+            ring.dequeue_burst(1)
+            ring.dequeue_bulk(2, timeout_s=0.001)
+            if "shared" in options:
+                with ring.reserve(1) as room, ring.peek(1) as look:
+                    room.commit()
+                    look.take()
+    with ws.StagedRing(8) as staged:
+        staged.enqueue_burst([1, 2])
+        with staged.acquire(0, 2):
+            pass
+        staged.dequeue_burst(2)
+    with ws.PacketPool(64) as pool:
+        pool.free(pool.alloc(4))
 
 
 def table() -> str:

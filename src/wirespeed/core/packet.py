@@ -4,15 +4,23 @@ A *handle* is the address of a record.  The first line is what ports and functio
 when the pool is made, or rarely.  In a chain, ``total``, ``segments`` and all that describes the packet stand in the
 first segment; ``length`` counts the bytes of each.
 
-Resting invariant (of every packet in a pool): ``refcnt`` 1, ``next`` 0, ``segments`` 1, no flag META and ``buffer`` its
-own.  That is why taking one from the pool writes only what :func:`reset` writes.
+A packet shows bytes of its own buffer, which follows the record; with flag INDIRECT those of another packet (see
+:mod:`wirespeed.core.clone`), with flag EXTERNAL memory of the user's (:mod:`wirespeed.core.external`).
+
+Resting invariant (of every packet in a pool): ``refcnt`` 1, ``next`` 0, ``segments`` 1, no flag META, INDIRECT or
+EXTERNAL, ``buffer`` and ``capacity`` its own.  That is why taking one from the pool writes only what :func:`reset`
+writes.
+
+Thread rules: who holds a packet that others hold too reads it only.  ``refcnt`` alone is shared; it is changed by
+atomic exchange as soon as it can be more than 1.
 
 Source of the semantics: DPDK's mbuf, with 32-bit lengths, for frames of 64 kB and more (BIG TCP) occur.
 """
 
 import numpy as np
 
-from wirespeed.jit.intrinsics import copy, move
+from wirespeed.jit.atomics import fetch_add, load_acquire, store_relaxed
+from wirespeed.jit.intrinsics import copy
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import layout
 
@@ -30,11 +38,12 @@ Packet = layout(
         ("length", "u4"),  # bytes of data in this segment
         ("total", "u4"),  # bytes of data in the whole packet
         ("wire", "u4"),  # bytes it had on the wire; more than total where a capture cut it
+        # one word that tells in one look whether a packet rests
         ("refcnt", "u4"),  # how many hold it
-        ("hash", "u4"),  # flow hash, valid with flag HASHED
         ("segments", "u2"),  # of the chain
-        ("port", "u2"),  # number of the port it came in by
         ("flags", "u2"),
+        ("hash", "u4"),  # flow hash, valid with flag HASHED
+        ("port", "u2"),  # number of the port it came in by
         ("link", "u2"),  # link type of its first header (LINKTYPE_*), 1 for Ethernet
         # second line
         ("capacity", "u4"),  # bytes from buffer to its end
@@ -48,6 +57,7 @@ Packet = layout(
         ),  # whose bytes ``buffer`` shows: a packet's handle with flag INDIRECT, a record with EXTERNAL
         ("trail", "u8"),  # debug mode: what was done with it last, the latest in the lowest four bits
         ("holder", "u4"),  # debug mode: number of the cache that had it last
+        ("fault", "u4"),  # debug mode: why a free left it out of its pool, a key of sanity.REASONS; 0 when none did
     ],
     size=128,
 )
@@ -59,6 +69,8 @@ MARKED = 8  # ``mark`` was set on the way; without it, it reads as 0
 INTERFACE = 16  # ``interface`` is set; without it, it is 0
 INDIRECT = 32  # ``buffer`` is that of the packet ``attached``
 EXTERNAL = 64  # ``buffer`` is memory of the user's, described by the record ``attached``
+SHOWING = INDIRECT | EXTERNAL  # it shows bytes that are not in its own buffer
+SPECIAL = META | SHOWING  # it has hold of something, to be given up with it
 NO_PORT = 0xFFFF
 
 
@@ -66,15 +78,18 @@ NO_PORT = 0xFFFF
 def reset(p, length):
     """Make a packet just taken from its pool an Ethernet frame of ``length`` bytes behind the usual headroom.
 
-    What stands beside another field in the record is written in one go: LLVM merges these into two stores.
+    What stands beside another field in the record is written in one go: LLVM merges these into two stores, and would
+    into three if the two fields that need not be written were left out.
     """
     p.data = HEADROOM
     p.length = length
     p.total = length
     p.wire = length
+    p.refcnt = 1
     p.segments = 1
-    p.port = 0
     p.flags = 0
+    p.hash = 0
+    p.port = 0
     p.link = 1
 
 
@@ -115,6 +130,38 @@ def last(handle):
     while Packet(handle).next != 0:
         handle = Packet(handle).next
     return handle
+
+
+@kernel(inline=True)
+def is_contiguous(handle):
+    """Whether all bytes of a packet lie in its first segment's buffer."""
+    return Packet(handle).segments == 1
+
+
+@kernel(inline=True)
+def refcnt(handle):
+    """How many hold a segment; whoever reads 1 and holds it is alone with it, and sees what the others wrote."""
+    return load_acquire(Packet(handle), "refcnt")
+
+
+@kernel(inline=True)
+def set_refcnt(handle, n):
+    """Say how many hold a segment, while nobody else does."""
+    store_relaxed(Packet(handle), "refcnt", u32(n))
+
+
+@kernel(inline=True)
+def update_refcnt(handle, change):
+    """Add to how many hold a segment, which the caller does; return how many now.  Down to 0 is for a free only.
+
+    Who is alone needs no atomic exchange, for nobody else can come to hold it but through him.
+    """
+    p = Packet(handle)
+    if load_acquire(p, "refcnt") == 1:
+        now = u32(1 + change)
+        store_relaxed(p, "refcnt", now)
+        return now
+    return u32(fetch_add(p, "refcnt", u32(change)) + u32(change))
 
 
 @kernel(inline=True)
@@ -200,23 +247,3 @@ def copy_out(handle, offset, size, dst):
             offset -= length
         handle = p.next
     return done
-
-
-@kernel
-def linearize(handle):
-    """Move the bytes of a chain into its first segment, which keeps the emptied others; whether they fit there.
-
-    The data is moved to the front of its buffer when only then all of it fits.  The caller frees the chain behind
-    the first segment, whose handle stands in ``next``.
-    """
-    p = Packet(handle)
-    rest = i64(p.total) - i64(p.length)
-    if rest > tailroom(p):
-        if i64(p.total) > i64(p.capacity):
-            return False
-        move(p.buffer, data(p), i64(p.length))
-        p.data = 0
-    if p.next != 0:
-        copy_out(p.next, i64(0), rest, data(p) + i64(p.length))
-    p.length = p.total
-    return True

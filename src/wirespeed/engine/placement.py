@@ -147,7 +147,7 @@ def arena_bytes(graph: Graph, workers: int) -> int:
 def pool_for(size: int | None, workers: int, graph: Graph) -> PacketPool:
     """The run's pool: enough for every box to be full and every cache to be warm, unless a size is asked for."""
     boxes = sum(max(1, len(n.targets)) for n in graph.nodes)
-    return PacketPool(size or workers * (2048 + 512 * boxes) + 1024)
+    return PacketPool(size or workers * (2048 + 512 * boxes) + 1024, caches=workers)
 
 
 def arena_for(graph: Graph, workers: int) -> Arena:

@@ -11,6 +11,7 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from wirespeed.jit.layout import Field, Pointer, field_address
+from wirespeed.jit.machine import ARCHITECTURE
 
 
 def _plain(pointer: Any, name: Any) -> Field:
@@ -112,7 +113,20 @@ fence_acquire = _fence("acquire", "Reads before stay before everything after.")
 fence_release = _fence("release", "Everything before stays before the writes after.")
 fence_full = _fence("seq_cst", "Everything before stays before everything after, stores and loads included.")
 
+
+@intrinsic
+def fence_exchanged(typingctx):
+    """:func:`fence_full` for right behind an exchange, which on x86 is one already."""
+
+    def codegen(context, builder, signature, args):
+        if ARCHITECTURE != "x86_64":
+            builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
 __all__ = [
-    "compare_exchange", "exchange", "fence_acquire", "fence_full", "fence_release", "fetch_add", "fetch_and",
-    "fetch_or", "load_acquire", "load_relaxed", "store_relaxed", "store_release",
+    "compare_exchange", "exchange", "fence_acquire", "fence_exchanged", "fence_full", "fence_release", "fetch_add",
+    "fetch_and", "fetch_or", "load_acquire", "load_relaxed", "store_relaxed", "store_release",
 ]  # fmt: skip

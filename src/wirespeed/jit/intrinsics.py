@@ -172,18 +172,24 @@ def equal(a, b, size):
     return True
 
 
-@intrinsic
-def prefetch(typingctx, at):
-    """Ask for the cache line at an address; any address may be given, none is touched."""
+def _prefetcher(write: int, doc: str) -> Any:
+    @intrinsic
+    def prefetch(typingctx, at):
+        def codegen(context, builder, signature, args):
+            where = builder.inttoptr(context.cast(builder, args[0], signature.args[0], types.int64), I8.as_pointer())
+            fnty = ir.FunctionType(VOID, [I8.as_pointer(), I32, I32, I32])
+            fn = builder.module.declare_intrinsic("llvm.prefetch", [I8.as_pointer()], fnty)
+            builder.call(fn, [where, I32(write), I32(3), I32(1)])
+            return context.get_dummy_value()
 
-    def codegen(context, builder, signature, args):
-        where = builder.inttoptr(context.cast(builder, args[0], signature.args[0], types.int64), I8.as_pointer())
-        fnty = ir.FunctionType(VOID, [I8.as_pointer(), I32, I32, I32])
-        fn = builder.module.declare_intrinsic("llvm.prefetch", [I8.as_pointer()], fnty)
-        builder.call(fn, [where, I32(0), I32(3), I32(1)])
-        return context.get_dummy_value()
+        return types.void(at), codegen
 
-    return types.void(at), codegen
+    prefetch.__doc__ = doc
+    return prefetch
+
+
+prefetch = _prefetcher(0, "Ask for the cache line at an address; any address may be given, none is touched.")
+prefetch_write = _prefetcher(1, ":func:`prefetch` for a line that is about to be written: other cores give it up now.")
 
 
 @intrinsic

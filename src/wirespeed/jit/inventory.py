@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 from numba.core import sigutils
 
+from wirespeed.jit import kernel
 from wirespeed.jit.kernel import Stage
 
 SECTIONS = (b".text", b".ltext")  # where LLVM puts code, in the small and in the large code model
@@ -31,7 +32,7 @@ def entries() -> list[Entry]:
     """Every kernel that has been compiled or loaded, by name; one that has two signatures is there twice."""
     found = {}
     for value in _values():
-        dispatcher = value.kernel if isinstance(value, Stage) else value
+        dispatcher = value.kernel if isinstance(value, Stage | kernel.Entry) else value
         if getattr(getattr(dispatcher, "py_func", None), "__wirespeed__", False):
             found[id(dispatcher)] = dispatcher
     listed = [Entry(_name(d), code_bytes(d, result)) for d in found.values() for result in d.overloads.values()]

@@ -2,7 +2,8 @@
 
 ``@kernel`` compiles on the first call, with the flags of the whole project; ``@kernel(inline=True)`` is for small
 ones on a hot path (LLVM's always-inline).  ``@stage`` is for ``(state, burst, n) -> n``: its ``address`` is what the
-engine calls, through :func:`wirespeed.jit.intrinsics.call_stage`.  Only this module calls ``njit``.
+engine calls, through :func:`wirespeed.jit.intrinsics.call_stage`; ``@entry`` is for what Python calls for every few
+items, where the call itself is what counts.  Only this module calls ``njit``.
 
 The address of a stage is that of numba's own compiled function, not of a ``cfunc``: the function's convention returns
 a status beside the result, so an exception inside is seen and counted and never loses a burst, and its disk cache
@@ -106,6 +107,36 @@ class Stage:
 def stage(function: Any) -> Stage:
     """Make a stage of a function ``(state, burst, n) -> n`` of three int64."""
     return Stage(function)
+
+
+class Entry:
+    """A kernel that Python calls often, compiled for one signature; see :func:`entry`."""
+
+    def __init__(self, function: Any, signature: Any, nogil: bool) -> None:
+        function.__wirespeed__ = True
+        self.kernel = njit(**(_FLAGS | {"nogil": nogil}))(function)
+        if os.path.isfile(function.__code__.co_filename):
+            self.kernel._cache = KernelCache(function)
+        self.signature = signature
+        self._function: Any = None
+
+    @property
+    def function(self) -> Any:
+        """The function for Python; compiles it, or loads it from the cache, the first time."""
+        if self._function is None:
+            self.kernel.compile(self.signature)
+            self._function = self.kernel.overloads[self.signature.args].entry_point
+        return self._function
+
+
+def entry(signature: Any, *, nogil: bool = False) -> Any:
+    """Make a kernel whose ``function`` Python calls without numba's look at the types: 80 ns where that takes 150.
+
+    The caller has made sure of the types itself: of an array its dtype and its number of dimensions.  It holds the
+    GIL unless ``nogil``, so it must return soon: letting another thread have the GIL, and getting it back, takes
+    longer than what these kernels do.
+    """
+    return lambda function: Entry(function, signature, nogil)
 
 
 def callback(signature: str) -> Any:

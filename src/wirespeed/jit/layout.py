@@ -10,8 +10,9 @@ same bytes.  Types are equal by name to numba, so the name of a pointer's type c
 
 A field is ``(name, format)`` with the formats ``u1 u2 u4 u6 u8 i1 i2 i4 i8``, preceded by ``>`` for network order
 (``u6``, a MAC address, exists in network order only), ``(name, other_layout)``, or ``(name, format, count)`` for an
-array.  Bit fields are ``({"version": 4, "ihl": 4}, "u1")``, named from the most significant bit.  ``"align": 64``
-style padding is written as ``(None, size)``: that many bytes that belong to nobody.
+array.  Bit fields are ``({"version": 4, "ihl": 4}, "u1")``, named from the most significant bit.  ``("word", "u8",
+[("tail", "u4"), ("head", "u4")])`` is one integer whose parts have names of their own, for exchanging all at once.
+``"align": 64`` style padding is written as ``(None, size)``: that many bytes that belong to nobody.
 """
 
 import ctypes
@@ -98,6 +99,13 @@ class Layout:
                 raise ValueError(f"layout {self.name}: {dict(name)} names {8 * size - shift} of {8 * size} bits")
             columns.append(("_".join(name), element, at))
             return at + size
+        if len(field) > 2 and isinstance(field[2], list):
+            inside = at
+            for part in field[2]:
+                inside = self._add(part, inside, columns)
+            if inside != at + size:
+                raise ValueError(f"layout {self.name}: the parts of {name!r} take {inside - at} bytes of its {size}")
+            field = field[:2]
         count = int(field[2]) if len(field) > 2 else 0
         self._put(Field(name, at, size, swap, INTEGERS[code], count=count))
         columns.append((name, np.dtype((element, (count,))) if count else element, at))
@@ -118,7 +126,7 @@ class Layout:
 
     def array_at(self, address: int, length: int) -> Any:
         """A NumPy structured array over raw memory.  The memory's owner must outlive the array."""
-        memory: Any = (ctypes.c_uint8 * (self.size * length)).from_address(address)
+        memory: Any = (ctypes.c_uint8 * (self.size * length)).from_address(int(address))
         return np.frombuffer(memory, self.dtype, length)
 
     def offset(self, name: str) -> int:

@@ -81,8 +81,9 @@ sys_pwrite = _call("pwrite", "ipll", "pwrite(fd, address, size, offset): bytes w
 _syscall = _call("syscall", "lllllll", "syscall(number, six arguments).")
 
 # System call numbers: the kernel's arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h.
-_NUMBERS = {"x86_64": (271, 202, 24, 257, 3, 77), "aarch64": (73, 98, 124, 56, 57, 46)}
-_PPOLL, _FUTEX, _SCHED_YIELD, _OPENAT, _CLOSE, _FTRUNCATE = _NUMBERS.get(ARCHITECTURE, _NUMBERS["aarch64"])
+_NUMBERS = {"x86_64": (271, 202, 24, 257, 3, 77, 186), "aarch64": (73, 98, 124, 56, 57, 46, 178)}
+_PPOLL, _FUTEX, _SCHED_YIELD, _OPENAT, _CLOSE, _FTRUNCATE, _GETTID = _NUMBERS.get(ARCHITECTURE, _NUMBERS["aarch64"])
+_PIDFD_OPEN = 434  # the same on all machines
 _AT_FDCWD = -100  # include/uapi/linux/fcntl.h
 _FUTEX_WAIT, _FUTEX_WAKE = 0, 1  # not the private ones: the word may lie in memory that processes share
 _BILLION = 1_000_000_000
@@ -128,6 +129,18 @@ def sys_yield():
 
 
 @kernel(inline=True)
+def sys_thread():
+    """The number by which Linux knows the calling thread."""
+    return _syscall(_GETTID, 0, 0, 0, 0, 0, 0)
+
+
+@kernel(inline=True)
+def sys_pidfd_open(pid):
+    """A descriptor that is readable once a process has ended, or minus errno."""
+    return _syscall(_PIDFD_OPEN, np.int64(pid), 0, 0, 0, 0, 0)
+
+
+@kernel(inline=True)
 def futex_wait(word, value, timeout_ns):
     """Sleep while the 32-bit word at an address is ``value``, until woken or the time is over; 0 or minus errno."""
     timeout = stack(16)
@@ -168,6 +181,7 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 MAP_FIXED_NOREPLACE = 0x100000  # include/uapi/asm-generic/mman-common.h
 MADV_HUGEPAGE = 14  # include/uapi/asm-generic/mman-common.h
+MADV_WIPEONFORK = 18  # the same
 MAP_FAILED = ctypes.c_void_p(-1).value
 
 
@@ -195,6 +209,16 @@ def unmap_memory(address: int, size: int) -> None:
 def advise_huge(address: int, size: int) -> bool:
     """Ask for transparent huge pages; whether the kernel knows the request."""
     return _libc.madvise(address, size, MADV_HUGEPAGE) == 0
+
+
+def thread_id() -> int:
+    """The number by which Linux knows the calling thread."""
+    return int(_libc.gettid())
+
+
+def wipe_on_fork(address: int, size: int) -> bool:
+    """Have a forked child find zeros in private memory; whether the kernel knows the request (4.14 does)."""
+    return _libc.madvise(address, size, MADV_WIPEONFORK) == 0
 
 
 def copy_in(address: int, data: bytes | bytearray | memoryview) -> None:

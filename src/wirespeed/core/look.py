@@ -1,0 +1,129 @@
+"""Looking at items before they are taken, and writing items in place before they are shown.
+
+``with ring.peek(32) as look`` leaves the items in the ring until ``look.take(k)``; ``with ring.reserve(32) as room``
+shows nothing until ``room.commit(k)``.  What was not taken or committed when the block ends, also by an exception, is
+given back: the next one to look finds it again.
+
+Nothing is copied: ``runs`` are arrays over the slots themselves, one or, where the slots wrap, two.  They are valid
+until the block ends; what is read from them later is whatever is in the slots then, for the memory stays mapped for as
+long as such an array lives.
+
+Thread rules: who begins a look ends it.  Meanwhile this end is closed to all other threads and processes.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wirespeed.core import calls
+from wirespeed.core.member import CONS, PROD, UNABLE
+from wirespeed.core.ring import SLOTS
+from wirespeed.errors import GraphError, PeerError
+
+if TYPE_CHECKING:
+    from wirespeed.core.ring_memory import Lease, RingMemory
+
+
+class _Slots:
+    """What NumPy makes an array of: some successive slots, whose memory it keeps mapped."""
+
+    def __init__(self, lease: "Lease | None", address: int, length: int, dtype: np.dtype[Any], writable: bool) -> None:
+        self._lease = lease
+        raw = {"data": (address, not writable), "shape": (length * dtype.itemsize,), "typestr": "|u1", "version": 3}
+        self.__array_interface__ = raw
+
+
+class Held:
+    """Slots that this thread has to itself until it leaves the block; see :class:`Look` and :class:`Room`."""
+
+    _side = CONS
+    _done = "taken"
+
+    def __init__(self, memory: "RingMemory", length: int) -> None:
+        self._memory = memory
+        self._length = length
+        self._kept = 0
+        self._over = False
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def runs(self) -> list[NDArray[Any]]:
+        """The slots, as one array or two."""
+        self._check()
+        memory, record = self._memory, self._memory.record
+        end = record.prod if self._side == PROD else record.cons
+        at = end.tail & record.mask
+        first = min(self._length, memory.slots - at)
+        parts = [(at, first), (0, self._length - first)]
+        return [self._run(at, length) for at, length in parts if length]
+
+    def _run(self, at: int, length: int) -> NDArray[Any]:
+        memory = self._memory
+        address = memory.ring + SLOTS + at * memory.dtype.itemsize
+        slots = _Slots(memory.lease, address, length, memory.dtype, self._side == PROD)
+        return np.asarray(slots).view(memory.dtype)
+
+    def _keep(self, k: int | None) -> None:
+        self._check()
+        k = self._length if k is None else k
+        if not 0 <= k <= self._length:
+            raise GraphError(f"{k} of {self._length} items cannot be {self._done}; give 0 to {self._length}")
+        self._kept = k
+
+    def _check(self) -> None:
+        if self._over or not self._memory.open:
+            raise GraphError("this look at the ring is over; begin another")
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        if self._over or self._length == 0 or not self._memory.open:
+            self._over = True
+            return
+        self._over = True
+        kept = self._kept if kind is None else 0
+        if calls.finish_hold.function(self._memory.binding, self._side, kept) == UNABLE:
+            raise PeerError("a recovery has given back what this look held; nothing was taken or shown by it")
+
+
+class Look(Held):
+    """Items that are still in the ring; ``len`` of it says how many."""
+
+    @property
+    def items(self) -> NDArray[Any]:
+        """A copy of the items."""
+        runs = self.runs
+        return np.concatenate(runs) if runs else np.empty(0, self._memory.dtype)
+
+    def take(self, k: int | None = None) -> None:
+        """Have the first ``k`` (all) taken out when the block ends."""
+        self._keep(k)
+
+
+class Room(Held):
+    """Slots that nobody sees yet; ``len`` of it says how many."""
+
+    _side = PROD
+    _done = "shown"
+
+    def put(self, items: NDArray[Any]) -> None:
+        """Write items of the ring's dtype to the first slots, and have them shown when the block ends."""
+        given = np.asarray(items)
+        if given.ndim != 1 or given.dtype != self._memory.dtype or len(given) > self._length:
+            raise GraphError(
+                f"up to {self._length} items of {self._memory.dtype} go into this room, got {given.shape} of {given.dtype}"
+            )
+        done = 0
+        for run in self.runs:
+            part = given[done : done + len(run)]
+            run[: len(part)] = part
+            done += len(part)
+        self._keep(len(given))
+
+    def commit(self, k: int | None = None) -> None:
+        """Have the first ``k`` slots (all) shown when the block ends, as they were written in place."""
+        self._keep(k)

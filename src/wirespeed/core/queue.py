@@ -1,0 +1,625 @@
+"""The ring as Python programs use it: between threads, between processes, and with our kernels at the other end.
+
+Theory of operation
+-------------------
+Each call is one entry into compiled code, which holds the GIL and is over in a fraction of a microsecond.  Only
+waiting lets go of the GIL; it returns every few milliseconds, so that Ctrl-C works and a peer's death is noticed.
+
+What cannot be done at once, because an earlier claim of another member is not published yet, is finished here as well:
+by waiting for that member while it lives, and with a :class:`PeerError` that names it when it is gone.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from wirespeed.core import calls, recovery
+from wirespeed.core.calls import GONE, NO_ARRAY, SHUT
+from wirespeed.core.look import Look, Room
+from wirespeed.core.member import CONS, HELD, PROD, UNABLE, Member
+from wirespeed.core.membership import Peer
+from wirespeed.core.ring import HTS, MT, RTS, ST
+from wirespeed.core.ring_memory import RingMemory
+from wirespeed.errors import GraphError, PeerError
+from wirespeed.jit.libc import thread_id
+
+SYNCS = {"st": ST, "mt": MT, "rts": RTS, "hts": HTS}
+Sync = Literal["st", "mt", "rts", "hts"]
+Items = Sequence[Any] | NDArray[Any]
+SLICE_NS = 20_000_000  # how long one wait lasts before Python has a look at signals and peers
+SPIN_NS = 20_000  # how long it spins before it sleeps
+FOREVER_NS = 1 << 62
+GRACE_NS = 20_000_000  # how long, and how many tries, a call that should not wait gives others that are in the middle
+TRIES = 20  # of something
+PAUSES = 4096  # of one look whether earlier claims are published
+BURST = 32
+_MISSING = object()
+
+
+class Ring:
+    """A ring of ``size`` slots, a power of two, of which ``size - 1`` can be used; all of any number when ``exact``.
+
+    ``dtype`` is that of the items: any of NumPy's whose size is a multiple of 4 bytes, or ``object`` for Python objects
+    of one process.  ``prod`` and ``cons`` say how the threads of each end keep apart: ``"st"`` when only one works
+    there, ``"mt"``, ``"rts"`` or ``"hts"`` otherwise (:mod:`wirespeed.core.ring`).
+
+    ``shared=True`` puts it into memory that another process can attach to by :attr:`fd`, a ``name`` also by that name
+    (:meth:`attach`); up to ``members`` processes.  ``wait="spin"`` makes waits spin instead of sleep.
+
+    Bulk calls take all or nothing, burst calls what they can; both return how many, or an array of what they got.  With
+    ``timeout_s`` they wait for room or items, None for ever; without, they never wait.  Close it, or leave its
+    ``with``, when no thread uses it any more.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        dtype: DTypeLike = np.uint64,
+        prod: Sync = "mt",
+        cons: Sync = "mt",
+        exact: bool = False,
+        shared: bool = False,
+        name: str = "",
+        members: int = 16,
+        wait: Literal["sleep", "spin"] = "sleep",
+        member_name: str = "",
+    ) -> None:
+        syncs = (_sync("prod", prod), _sync("cons", cons))
+        self._open(
+            RingMemory.create(size, _dtype(dtype), syncs, exact, shared or bool(name), name, members, member_name), wait
+        )
+
+    @classmethod
+    def attach(
+        cls, name: str = "", *, fd: int = -1, wait: Literal["sleep", "spin"] = "sleep", member_name: str = ""
+    ) -> "Ring":
+        """The ring that another process made under ``name``, or has at descriptor ``fd`` (which stays yours).
+
+        ``member_name`` is what others call this process when it has died.  Raises :class:`PortError` when there is no
+        such ring, :class:`PeerError` when it is another release's, or none.
+        """
+        if bool(name) == (fd >= 0):
+            raise GraphError(f"attach needs either a name or a descriptor, got name={name!r}, fd={fd}")
+        ring = cls.__new__(cls)
+        ring._open(RingMemory.attach(name, fd, member_name), wait)
+        return ring
+
+    def _open(self, memory: RingMemory, wait: str) -> None:
+        if wait not in ("sleep", "spin"):
+            memory.close()
+            raise GraphError(f"wait must be 'sleep' or 'spin', got {wait!r}")
+        self.dtype = memory.dtype
+        self._memory = memory
+        self._pid = os.getpid()
+        self._at = memory.binding
+        self._spin_ns = SPIN_NS if wait == "sleep" else FOREVER_NS
+        self._objects = memory.dtype.hasobject
+        self._put = calls.enqueue_objects.function if self._objects else calls.enqueue_array.function
+        self._take = calls.dequeue_array.function
+        self._inside: set[object] = set()
+        self._put_one, self._take_one = _single_calls(memory)
+        self._take_list: Any = calls.dequeue_objects.function if self._objects else None
+        self._most = int(memory.capacity)
+
+    # Putting in.
+
+    def enqueue(self, item: Any, timeout_s: float | None = 0.0) -> bool:
+        """Put one item in; whether there was room."""
+        code = self._put_one(self._at, item)
+        if code == 1:
+            return True
+        if GONE < code < UNABLE:  # it is in its slot, and must only be published
+            return self._settle(code, PROD) == 1
+        return self._enqueue_slowly([item], True, timeout_s) == 1
+
+    def enqueue_bulk(self, items: Items, timeout_s: float | None = 0.0) -> int:
+        """Put all items in, or none; how many."""
+        count: int = self._put(self._at, items, True)
+        return count if count > 0 else self._enqueue_slowly(items, True, timeout_s, count)
+
+    def enqueue_burst(self, items: Items, timeout_s: float | None = 0.0) -> int:
+        """Put in as many of the items as there is room for; how many.
+
+        Quickest with a contiguous array of the ring's dtype; anything else is made one, and refused when values would
+        change by that.
+        """
+        count: int = self._put(self._at, items, False)
+        return count if count > 0 else self._enqueue_slowly(items, False, timeout_s, count)
+
+    def enqueue_bulk_free(self, items: Items, timeout_s: float | None = 0.0) -> tuple[int, int]:
+        """:meth:`enqueue_bulk`, and how many slots are free after it."""
+        return self.enqueue_bulk(items, timeout_s), self.free_count
+
+    def enqueue_burst_free(self, items: Items, timeout_s: float | None = 0.0) -> tuple[int, int]:
+        """:meth:`enqueue_burst`, and how many slots are free after it."""
+        return self.enqueue_burst(items, timeout_s), self.free_count
+
+    # Taking out.
+
+    def dequeue(self, default: Any = None, timeout_s: float | None = 0.0) -> Any:
+        """Take one item out; ``default`` when there is none."""
+        item = self._take_one(self._at, _MISSING)
+        if item is not _MISSING:
+            return item
+        got = self._take_some(1, True, timeout_s)
+        if not len(got):
+            return default
+        # What Python has a type of its own for is that; times keep NumPy's, which knows their unit.
+        return got[0] if self._objects or self.dtype.kind in "mM" else got.item(0)
+
+    def dequeue_bulk(self, n: int, timeout_s: float | None = 0.0) -> Any:
+        """``n`` items, or none: an array of the ring's dtype, for objects a list."""
+        return self._take_some(n, True, timeout_s)
+
+    def dequeue_burst(self, n: int = BURST, timeout_s: float | None = 0.0) -> Any:
+        """Up to ``n`` items: an array of the ring's dtype, for objects a list; empty when there are none."""
+        return self._take_some(n, False, timeout_s)
+
+    def dequeue_bulk_used(self, n: int, timeout_s: float | None = 0.0) -> tuple[Any, int]:
+        """:meth:`dequeue_bulk`, and how many items are left after it."""
+        return self._take_some(n, True, timeout_s), len(self)
+
+    def dequeue_burst_used(self, n: int = BURST, timeout_s: float | None = 0.0) -> tuple[Any, int]:
+        """:meth:`dequeue_burst`, and how many items are left after it."""
+        return self._take_some(n, False, timeout_s), len(self)
+
+    def dequeue_bulk_into(self, out: NDArray[Any], timeout_s: float | None = 0.0) -> int:
+        """Fill a contiguous array of the ring's dtype, or leave it as it is; how many items."""
+        return self._take_into(out, True, timeout_s)
+
+    def dequeue_burst_into(self, out: NDArray[Any], timeout_s: float | None = 0.0) -> int:
+        """Fill a contiguous array of the ring's dtype from its beginning; how many items."""
+        count: int = self._take(self._at, out, False)
+        return count if count > 0 else self._take_into(out, False, timeout_s, count)
+
+    def bursts(self, n: int = BURST) -> Iterator[Any]:
+        """Bursts of up to ``n`` items, for ever, or until the ring is shut down and empty.
+
+        An array is valid until the next turn, which uses it again.
+        """
+        if self._objects:
+            n = min(_whole(n, 1), self._most)
+            while got := self._take_list(self._at, n, False) or self._objects_of(n, False, None):
+                yield got
+            return
+        buffer = np.empty(_whole(n, 1), self.dtype)
+        take, at = self._take, self._at
+        while True:
+            count = take(at, buffer, False)
+            if count <= 0:
+                count = self._take_into(buffer, False, None, count)
+                if count == 0:
+                    return
+            yield buffer if count == n else buffer[:count]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.bursts()
+
+    # Looking first.
+
+    def peek(self, n: int = BURST, *, exact: bool = False, timeout_s: float | None = 0.0) -> Look:
+        """Up to ``n`` items (all of them or none when ``exact``) that stay in the ring until the look takes them.
+
+        For ``with``; see :mod:`wirespeed.core.look`.  Only where ``cons`` is ``"st"`` or ``"hts"``, for others could
+        not be kept from what is behind them.
+        """
+        return Look(self._memory, self._hold(CONS, n, exact, timeout_s))
+
+    def reserve(self, n: int = BURST, *, exact: bool = False, timeout_s: float | None = 0.0) -> Room:
+        """Room for up to ``n`` items, to be written in place and shown by the room; ``prod`` is ``"st"`` or ``"hts"``."""
+        return Room(self._memory, self._hold(PROD, n, exact, timeout_s))
+
+    def _hold(self, side: int, n: int, exact: bool, timeout_s: float | None) -> int:
+        self._check_open()
+        n = _whole(n)
+        record = self._memory.record
+        name, sync = ("prod", record.prod_sync) if side == PROD else ("cons", record.cons_sync)
+        if sync not in (ST, HTS):
+            has = next(word for word, number in SYNCS.items() if number == sync)
+            raise GraphError(f"holding what is at an end needs {name}='st' or 'hts', this ring has {has!r}; make it so")
+        if self._objects:
+            raise GraphError("Python objects are not looked at in place; take them out, or keep numbers in the ring")
+        deadline = _Deadline(timeout_s)
+        while n:
+            count: int = calls.hold.function(self._at, side, n, exact)
+            if count > 0:
+                return count
+            if count == 0:
+                if not self._wait(side, n if exact else 1, deadline):
+                    return 0
+            elif self._settle(count, side, deadline) < 0:
+                return 0
+        return 0
+
+    # The slow ways: converting, waiting, and telling what is wrong.
+
+    # A first try has returned ``code``: what it has claimed and not published must be settled before there is another.
+
+    def _enqueue_slowly(self, items: Items, exact: bool, timeout_s: float | None, code: int = 0) -> int:
+        if GONE < code < UNABLE:
+            return self._settle(code, PROD)
+        given = list(items) if self._objects else self._converted(items)
+        deadline = _Deadline(timeout_s)
+        while len(given):
+            code = self._put(self._at, given, exact)
+            if code > 0:
+                return code
+            if code == 0:
+                if not self._wait(PROD, len(given) if exact else 1, deadline):
+                    return 0
+            elif (claimed := self._settle(code, PROD, deadline)) > 0:
+                return claimed
+            elif claimed < 0:
+                return 0
+        self._check_open()
+        return 0
+
+    def _take_some(self, n: int, exact: bool, timeout_s: float | None) -> Any:
+        if self._objects:
+            if type(n) is int and 0 < n <= self._most:
+                got = self._take_list(self._at, n, exact)
+                if got:
+                    return got
+            return self._objects_of(_whole(n), exact, timeout_s)
+        if type(n) is not int or n < 0:
+            n = _whole(n)
+        out = np.empty(n, self.dtype)
+        count = self._take(self._at, out, exact)
+        if count <= 0:
+            count = self._take_into(out, exact, timeout_s, count)
+        return out if count == n else out[:count]
+
+    def _take_into(self, out: NDArray[Any], exact: bool, timeout_s: float | None, code: int = 0) -> int:
+        if GONE < code < UNABLE:
+            return self._settle(code, CONS)
+        deadline = _Deadline(timeout_s)
+        while True:
+            code = self._take(self._at, out, exact)
+            if code > 0:
+                return code
+            if code == NO_ARRAY:
+                out = self._fitting(out)
+                continue
+            if code == 0:
+                if len(out) == 0 or not self._wait(CONS, len(out) if exact else 1, deadline):
+                    return 0
+            elif (claimed := self._settle(code, CONS, deadline)) > 0:
+                return claimed
+            elif claimed < 0:
+                return 0
+
+    def _fitting(self, out: Any) -> NDArray[Any]:
+        """The same memory as the entries take it: no subclass, and with this very dtype, not one that equals it."""
+        if isinstance(out, np.ndarray) and out.dtype == self.dtype:
+            plain = np.asarray(out)
+            if plain is not out or out.dtype is not self.dtype:
+                return plain.view(self.dtype)
+        raise GraphError(
+            f"items are taken into a writable contiguous array of {self.dtype} of one dimension, got {_shape(out)}"
+        )
+
+    def _objects_of(self, n: int, exact: bool, timeout_s: float | None) -> list[Any]:
+        deadline = _Deadline(timeout_s)
+        while True:
+            self._check_open()
+            n = min(n, self._most + 1)  # more is never there; the list is made before it is known how many are
+            got: list[Any] = self._take_list(self._at, n, exact)
+            if got or n == 0 or not self._wait(CONS, n if exact else 1, deadline):
+                return got
+
+    def _converted(self, items: Any) -> NDArray[Any]:
+        """A contiguous array of the ring's dtype with the items' values."""
+        if isinstance(items, np.ndarray):
+            given = items
+            if given.dtype != self.dtype:
+                both = given.dtype.kind in "iub" and self.dtype.kind in "iu"
+                if not both and not np.can_cast(given.dtype, self.dtype, "safe"):
+                    raise GraphError(
+                        f"the ring's items are {self.dtype}, got an array of {given.dtype}; convert it first"
+                    )
+                given = items.astype(self.dtype)
+                if both and not np.array_equal(given, items):
+                    raise GraphError(f"the array of {items.dtype} has values that {self.dtype} does not hold")
+        else:
+            try:
+                given = np.array(list(items), self.dtype)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise GraphError(f"the ring's items are {self.dtype}, and these cannot be made such: {error}") from None
+        if given.ndim != 1:
+            raise GraphError(f"items go in as an array of one dimension, got {_shape(given)}; flatten it")
+        fresh = np.empty(len(given), self.dtype)
+        fresh[:] = given
+        return fresh
+
+    def _wait(self, side: int, n: int, deadline: "_Deadline") -> bool:
+        """Wait until ``n`` slots or items are there; False when the time is over or nothing more comes."""
+        if deadline.over():
+            self._check_open()
+            return False
+        if n > self.capacity:
+            raise GraphError(
+                f"waiting for {n} {'slots' if side == PROD else 'items'} of a ring that holds {self.capacity} has no end; "
+                f"ask for fewer at a time"
+            )
+        token = object()
+        while True:
+            self._inside.add(token)  # close() waits for those in here, for they do not hold the GIL
+            try:
+                got = calls.wait.function(self._at, side, n, deadline.left_ns(SLICE_NS), self._spin_ns)
+            finally:
+                self._inside.discard(token)
+            if got == calls.READY:
+                return True
+            if got == SHUT and side == CONS:
+                return False
+            self._check_open(got)
+            self._check_peers(others=True)
+            if deadline.over():
+                return False
+
+    def _settle(self, code: int, side: int, deadline: "_Deadline | None" = None) -> int:
+        """Do what a code of an entry asks for; the items that are through by that, or 0: then it is tried again.
+
+        Less than 0 when nothing is claimed and the time is over: whoever is in the way gets a moment all the same, for
+        nearly always it is through then.
+        """
+        self._check_open(code)
+        if code == NO_ARRAY:
+            raise GraphError(f"NumPy made an array of another type than {self.dtype}; report this with its version")
+        member = Member.at(self._memory.members.own)
+        intent = member.prod if side == PROD else member.cons
+        token = object()
+        while True:
+            if intent.state == HELD:
+                self._memory.members.check_holder(intent)
+            self._inside.add(token)
+            try:
+                done = calls.finish_claim.function(self._at, side, PAUSES)
+            finally:
+                self._inside.discard(token)
+            if done and code < UNABLE:
+                return UNABLE - code
+            try:
+                self._check_peers()
+            except PeerError:
+                # A claim that cannot be published is given up, so that what raises has not happened.
+                gone = self._memory.dead_recoverer()
+                if code == UNABLE or calls.abandon_claim.function(self._at, side, thread_id(), gone):
+                    raise
+                continue
+            if done:
+                time.sleep(0.0002)  # frozen, held, or an earlier one is under way
+                return -1 if deadline is not None and deadline.spent() else 0
+
+    def _check_open(self, code: int = 0) -> None:
+        if code == SHUT:
+            raise GraphError("this ring was shut down: nothing more can be put in; make another, or reset() it")
+        if not self._memory.open:
+            if os.getpid() != self._pid:
+                raise GraphError(
+                    f"this ring belongs to process {self._pid}, not to its fork; attach to it here, by name or descriptor"
+                )
+            raise GraphError("this ring is closed; make another, or keep it open for as long as it is used")
+
+    def _check_peers(self, others: bool = False) -> None:
+        """Raise when a dead member keeps the ring from going on, or, with ``others``, when all others are dead."""
+        if self._memory.private:
+            return
+        peers = self._memory.members.others()
+        for peer in peers:
+            if not peer.alive and peer.doing:
+                raise PeerError(f"the ring is held up by {peer}; recover() lets it go on")
+        self._memory.check_recoverer()
+        if others and peers and not any(peer.alive for peer in peers):
+            raise PeerError(f"nobody is left to wait for: {', '.join(map(str, peers))}")
+
+    # What there is to know and to do about it.
+
+    @property
+    def capacity(self) -> int:
+        """Most items that it holds."""
+        return self._most
+
+    @property
+    def size(self) -> int:
+        """Its slots."""
+        return int(self._memory.slots)
+
+    def __len__(self) -> int:
+        """Items in it; exact while nobody works on it."""
+        return self._memory.used() if self._memory.open else 0
+
+    @property
+    def free_count(self) -> int:
+        """Slots free; exact while nobody works on it."""
+        return self.capacity - len(self)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is in it."""
+        return len(self) == 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more fits."""
+        return len(self) == self.capacity
+
+    @property
+    def address(self) -> int:
+        """The ring's address, for kernels of this process (:mod:`wirespeed.core.ring`), while it is open."""
+        self._check_open()
+        return self._memory.ring
+
+    @property
+    def fd(self) -> int:
+        """The descriptor by which another process can attach to a shared ring; -1 when it is private."""
+        return self._memory.fd
+
+    @property
+    def is_shut_down(self) -> bool:
+        """Whether :meth:`shutdown` was called here or elsewhere."""
+        self._check_open()
+        return bool(self._memory.record.closed)
+
+    def shutdown(self) -> None:
+        """Nothing more is put in: producers get an error, consumers what is left, and then their loops end."""
+        self._check_open()
+        self._memory.shutdown()
+
+    def reset(self) -> None:
+        """Drop everything and begin anew; only while nobody else uses it."""
+        self._check_open()
+        if not self._memory.private:
+            busy = [peer for peer in self._memory.members.others() if peer.alive and peer.doing]
+            if busy:
+                raise GraphError(f"the ring is in use: {', '.join(map(str, busy))}; reset it when nobody works on it")
+        if self._objects:
+            while self._objects_of(self.capacity, False, 0.0):
+                pass
+        self._memory.reset()
+
+    def peers(self) -> list[Peer]:
+        """The processes that work on a shared ring, this one included; those that are gone say what they were doing."""
+        self._check_open()
+        return self._memory.members.peers()
+
+    def recover(self, timeout_s: float = 1.0) -> "recovery.Recovery":
+        """Take what dead processes left behind out of the ring's way, so that the others can go on.
+
+        What was published and not consumed stays, in order; what a dead producer had claimed and not published is
+        dropped; what a dead consumer had claimed and not been given goes back to the front.  Living members that are in
+        the middle of something are waited for, for up to ``timeout_s``; then ``TimeoutError`` is raised, and nothing was
+        changed.  In ``"mt"`` and ``"rts"`` what goes back may be older than what another consumer has taken meanwhile.
+        """
+        self._check_open()
+        return recovery.recover(self._memory, timeout_s)
+
+    def statistics(self) -> "Statistics":
+        """What all present members together have done."""
+        self._check_open()
+        records = [record for _, record in self._memory.members.records()]
+        return Statistics(*(sum(getattr(r, name) for r in records) for name in Statistics.__dataclass_fields__))
+
+    def dump(self) -> str:
+        """Everything there is to say about it, as text."""
+        self._check_open()
+        return self._memory.dump()
+
+    def close(self) -> None:
+        """Leave it; its memory goes when the last one does.  Waits for this object's own waiting threads."""
+        if not self._memory.open:
+            return
+        if self._objects:
+            while self._objects_of(self.capacity, False, 0.0):
+                pass
+        self._memory.part()  # from now on every call finds it closed
+        while self._inside:
+            time.sleep(0.001)
+        self._memory.close()
+
+    def __enter__(self) -> "Ring":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if not self._memory.open:
+            return "<Ring, closed>"
+        return f"<Ring {len(self)} of {self.capacity} items of {self.dtype}>"
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Items and calls of a ring's members."""
+
+    enqueued: int  # items
+    enqueues: int  # calls that put any in
+    refused: int  # and that found no room
+    dequeued: int
+    dequeues: int
+    empty: int  # calls that found too few
+
+
+class _Deadline:
+    """When a wait is over: now, at a time, or never."""
+
+    def __init__(self, timeout_s: float | None) -> None:
+        if timeout_s is not None and not timeout_s >= 0:
+            raise GraphError(f"timeout_s must be None or at least 0, got {timeout_s!r}")
+        self._end = None if timeout_s is None else time.monotonic_ns() + int(min(timeout_s, 1e9) * 1e9)
+        self._never = timeout_s == 0
+        self._tries = 0
+
+    def over(self) -> bool:
+        return self._never or (self._end is not None and time.monotonic_ns() >= self._end)
+
+    def spent(self) -> bool:
+        """Whether others that are in the middle of something have had their moment, by the clock and by tries."""
+        self._tries += 1
+        return self._tries > TRIES and self._end is not None and time.monotonic_ns() >= self._end + GRACE_NS
+
+    def left_ns(self, most: int) -> int:
+        return most if self._end is None else max(0, min(most, self._end - time.monotonic_ns()))
+
+
+def _single_calls(memory: RingMemory) -> tuple[Any, Any]:
+    """The entries for one item at a time; what they cannot do goes by way of an array."""
+    if memory.dtype.hasobject:
+        return calls.enqueue_object.function, calls.dequeue_object.function
+    if memory.dtype not in (np.uint64, np.int64):
+        return _none_put, _none_taken
+    take = calls.dequeue_signed if memory.dtype == np.int64 else calls.dequeue_value
+    # In MT what was taken may have to wait for its turn to be published, which a call that gives an item cannot tell.
+    direct = memory.private or memory.record.cons_sync != MT
+    return calls.enqueue_value.function, take.function if direct else _none_taken
+
+
+def _none_put(_: int, item: Any) -> int:
+    """The place of an entry that there is none of: nothing was put in yet,"""
+    return 0
+
+
+def _none_taken(_: int, default: Any) -> Any:
+    """or taken out."""
+    return default
+
+
+def _sync(side: str, name: str) -> int:
+    if name not in SYNCS:
+        raise GraphError(f"{side} must be one of {', '.join(map(repr, SYNCS))}, got {name!r}")
+    return SYNCS[name]
+
+
+def _dtype(given: DTypeLike) -> np.dtype[Any]:
+    try:
+        dtype = np.dtype(given)
+    except TypeError as error:
+        raise GraphError(f"dtype must be one of NumPy's, got {given!r}") from error
+    if dtype.hasobject and dtype != np.dtype(object):
+        raise GraphError(f"items are numbers or Python objects, not both in one as {dtype}")
+    if dtype.subdtype is not None:
+        raise GraphError(f"an item is one value or one record, not an array as {dtype}; put it into a record's field")
+    if dtype.itemsize == 0 or dtype.itemsize % 4:
+        raise GraphError(f"the size of an item must be a multiple of 4 bytes, got {dtype.itemsize} of {dtype}; pad it")
+    return dtype
+
+
+def _whole(n: Any, least: int = 0) -> int:
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < least:
+        raise GraphError(f"a burst has a whole number of items, at least {least}, got {n!r}")
+    return int(n)
+
+
+def _shape(array: Any) -> str:
+    if not isinstance(array, np.ndarray):
+        return type(array).__name__
+    how = "" if array.flags.c_contiguous else ", not contiguous"
+    how += "" if array.flags.writeable else ", not writable"
+    return f"one of {array.dtype} with shape {array.shape}{how}"
