@@ -130,7 +130,7 @@ def produce_quickly(ring, board, words, ident, chance):
         code = produce_calls(ring._memory.ring, own, at, items.ctypes.data, u64(ident), seed)
         try:
             if code < 0:
-                words.sure += ring._settle(code, PROD)
+                words.sure += ring._waiting.settle(code, PROD)
         except ws.PeerError:
             time.sleep(0.0003)
 
@@ -142,7 +142,7 @@ def consume_quickly(ring, board, words, log, chance):
         code = consume_calls(ring._memory.ring, own, at, log.ctypes.data, u64(chance.getrandbits(64)))
         try:
             if code < 0:
-                words.sure += ring._settle(code, CONS)
+                words.sure += ring._waiting.settle(code, CONS)
         except ws.PeerError:
             log[words.sure : words.sure + MOST] = 0
             time.sleep(0.0003)
@@ -182,7 +182,7 @@ def nursery():
         produce_calls(ring._memory.ring, own, address(words), items.ctypes.data, u64(1), u64(1))
         words.sure = LOG
         consume_calls(ring._memory.ring, own, address(words), items.ctypes.data, u64(1))
-        ring._settle(-1, PROD)
+        ring._waiting.settle(-1, PROD)
     for line in sys.stdin:
         role, name, path, slot, ident = line.split()
         child = os.fork()

@@ -1,5 +1,6 @@
 """Looks at items before they are taken, and rooms that are written in place: against a model, and used wrongly."""
 
+import gc
 import threading
 import time
 from collections import deque
@@ -166,6 +167,26 @@ def test_an_array_over_the_slots_outlives_the_ring():
         kept = room.runs[0]
     ring.close()
     assert kept.tolist() == [5, 6, 7]
+
+
+def test_a_finalizer_in_a_cycle_of_garbage_finds_ring_and_slots_in_place():
+    class Owner:
+        def __init__(self):
+            self.ring = ws.Ring(8, prod="st", cons="st")
+            with self.ring.reserve(3) as room:
+                room.put(arange(5, 8))
+                self.kept = room.runs[0]
+            self.me = self
+
+        def __del__(self):
+            seen.append((self.kept.tolist(), self.ring.dequeue_burst(9).tolist()))
+            self.ring.close()
+
+    seen = []
+    for _ in range(10):
+        Owner()
+    gc.collect()
+    assert seen == [([5, 6, 7], [5, 6, 7])] * 10
 
 
 def test_a_thread_that_would_wait_for_its_own_look_is_told():

@@ -127,6 +127,7 @@ TestRing = RingModel.TestCase
         ({"size": 8, "dtype": "S23"}, "multiple of 4 bytes, got 23"),
         ({"size": 8, "dtype": "u2"}, "multiple of 4 bytes, got 2"),
         ({"size": 8, "dtype": "nonsense"}, "dtype must be one of NumPy's"),
+        ({"size": 8, "dtype": ("u4", 5)}, "not an array"),
         ({"size": 8, "dtype": [("a", "u4"), ("b", object)]}, "not both in one"),
         ({"size": 8, "prod": "many"}, "prod must be one of 'st', 'mt', 'rts', 'hts', got 'many'"),
         ({"size": 8, "cons": None}, "cons must be one of"),
@@ -255,6 +256,16 @@ def test_objects_are_kept_alive_and_let_go_of():
         assert Thing.alive == 0
         ring.enqueue(Thing())
     assert Thing.alive == 0, "closing lets go of what is left"
+
+
+def test_objects_in_a_ring_that_is_dropped_are_let_go_of():
+    thing = object()
+    before = sys.getrefcount(thing)
+    ring = Ring(8, dtype=object)
+    ring.enqueue_burst([thing] * 5)
+    del ring
+    gc.collect()
+    assert sys.getrefcount(thing) == before
 
 
 def test_one_object_many_times_keeps_its_count_of_references():

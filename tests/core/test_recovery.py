@@ -432,7 +432,7 @@ def test_a_claim_that_a_dead_recoverer_had_taken_can_be_given_up(gone):
         own = Member.at(scene.ring._memory.members.own).prod
         own.state = TAKEN + recoverer_died(scene, FROZEN)
         with pytest.raises(ws.PeerError):
-            scene.ring._settle(-2, PROD)
+            scene.ring._waiting.settle(-2, PROD)
         assert own.state == ABANDONED
         scene.dropped += 1
         scene.check(scene.ring.recover())
@@ -482,7 +482,7 @@ def test_the_freed_claim_of_a_living_one_is_through(gone):
         (living,) = scene.living
         found = scene.ring.recover()
         assert Member.at(living._memory.members.own).prod.state == DONE
-        assert living._settle(-3, PROD) == 2
+        assert living._waiting.settle(-3, PROD) == 2
         scene.check(found)
 
 

@@ -120,7 +120,7 @@ def test_every_item_arrives_once_and_in_each_producers_order(name, prod, cons, d
 
 @pytest.mark.parametrize("wait", ["sleep", "spin"])
 def test_a_consumer_that_waits_in_another_process_is_woken(name, wait):
-    text = f"ring._spin_ns = {0 if wait == 'sleep' else 1 << 62}\nsay('waiting')\nsay(ring.dequeue(timeout_s=None))"
+    text = f"ring._waiting._spin_ns = {0 if wait == 'sleep' else 1 << 62}\nsay('waiting')\nsay(ring.dequeue(timeout_s=None))"
     with ws.Ring(8, name=name) as ring, Child(name, 1, text) as child:
         assert child.line() == "waiting"
         time.sleep(0.05)

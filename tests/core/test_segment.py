@@ -339,7 +339,7 @@ def hung(*_):
     raise Hung
 
 with ws.Ring(16, shared=True) as ring:  # loads every kernel before there is an alarm
-    ring._settle(-1, 0)
+    ring._waiting.settle(-1, 0)
     ring.dequeue_burst(1, timeout_s=0.001)
     ring.enqueue_burst([1])
     ring.dequeue_burst(1)

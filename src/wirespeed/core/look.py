@@ -17,19 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirespeed.core import calls
+from wirespeed.core.mapping import Mapping
 from wirespeed.core.member import CONS, PROD, UNABLE
 from wirespeed.core.ring import SLOTS
 from wirespeed.errors import GraphError, PeerError
 
 if TYPE_CHECKING:
-    from wirespeed.core.ring_memory import Lease, RingMemory
+    from wirespeed.core.ring_memory import RingMemory
 
 
 class _Slots:
     """What NumPy makes an array of: some successive slots, whose memory it keeps mapped."""
 
-    def __init__(self, lease: "Lease | None", address: int, length: int, dtype: np.dtype[Any], writable: bool) -> None:
-        self._lease = lease
+    def __init__(
+        self, mapping: Mapping | None, address: int, length: int, dtype: np.dtype[Any], writable: bool
+    ) -> None:
+        self._mapping = mapping
         raw = {"data": (address, not writable), "shape": (length * dtype.itemsize,), "typestr": "|u1", "version": 3}
         self.__array_interface__ = raw
 
@@ -63,7 +66,7 @@ class Held:
     def _run(self, at: int, length: int) -> NDArray[Any]:
         memory = self._memory
         address = memory.ring + SLOTS + at * memory.dtype.itemsize
-        slots = _Slots(memory.lease, address, length, memory.dtype, self._side == PROD)
+        slots = _Slots(memory.mapping, address, length, memory.dtype, self._side == PROD)
         return np.asarray(slots).view(memory.dtype)
 
     def _keep(self, k: int | None) -> None:

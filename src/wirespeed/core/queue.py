@@ -2,15 +2,12 @@
 
 Theory of operation
 -------------------
-Each call is one entry into compiled code, which holds the GIL and is over in a fraction of a microsecond.  Only
-waiting lets go of the GIL; it returns every few milliseconds, so that Ctrl-C works and a peer's death is noticed.
-
-What cannot be done at once, because an earlier claim of another member is not published yet, is finished here as well:
-by waiting for that member while it lives, and with a :class:`PeerError` that names it when it is gone.
+Each call is one entry into compiled code, which holds the GIL and is over in a fraction of a microsecond.  What that
+entry cannot do, because of what it was given or because it must wait, it says in a code: then the slow way is taken,
+which converts (:mod:`wirespeed.core.items`) and waits (:mod:`wirespeed.core.waiting`).
 """
 
-import os
-import time
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,24 +16,19 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from wirespeed.core import calls, recovery
-from wirespeed.core.calls import GONE, NO_ARRAY, SHUT
+from wirespeed.core.calls import GONE, NO_ARRAY
+from wirespeed.core.items import converted, fitting, item_type, whole
 from wirespeed.core.look import Look, Room
-from wirespeed.core.member import CONS, HELD, PROD, UNABLE, Member
+from wirespeed.core.member import CONS, PROD, UNABLE
 from wirespeed.core.membership import Peer
 from wirespeed.core.ring import HTS, MT, RTS, ST
 from wirespeed.core.ring_memory import RingMemory
-from wirespeed.errors import GraphError, PeerError
-from wirespeed.jit.libc import thread_id
+from wirespeed.core.waiting import Deadline, Waiting
+from wirespeed.errors import GraphError
 
 SYNCS = {"st": ST, "mt": MT, "rts": RTS, "hts": HTS}
 Sync = Literal["st", "mt", "rts", "hts"]
 Items = Sequence[Any] | NDArray[Any]
-SLICE_NS = 20_000_000  # how long one wait lasts before Python has a look at signals and peers
-SPIN_NS = 20_000  # how long it spins before it sleeps
-FOREVER_NS = 1 << 62
-GRACE_NS = 20_000_000  # how long, and how many tries, a call that should not wait gives others that are in the middle
-TRIES = 20  # of something
-PAUSES = 4096  # of one look whether earlier claims are published
 BURST = 32
 _MISSING = object()
 
@@ -72,7 +64,8 @@ class Ring:
     ) -> None:
         syncs = (_sync("prod", prod), _sync("cons", cons))
         self._open(
-            RingMemory.create(size, _dtype(dtype), syncs, exact, shared or bool(name), name, members, member_name), wait
+            RingMemory.create(size, item_type(dtype), syncs, exact, shared or bool(name), name, members, member_name),
+            wait,
         )
 
     @classmethod
@@ -96,13 +89,11 @@ class Ring:
             raise GraphError(f"wait must be 'sleep' or 'spin', got {wait!r}")
         self.dtype = memory.dtype
         self._memory = memory
-        self._pid = os.getpid()
         self._at = memory.binding
-        self._spin_ns = SPIN_NS if wait == "sleep" else FOREVER_NS
+        self._waiting = Waiting(memory, spins=wait == "spin")
         self._objects = memory.dtype.hasobject
         self._put = calls.enqueue_objects.function if self._objects else calls.enqueue_array.function
         self._take = calls.dequeue_array.function
-        self._inside: set[object] = set()
         self._put_one, self._take_one = _single_calls(memory)
         self._take_list: Any = calls.dequeue_objects.function if self._objects else None
         self._most = int(memory.capacity)
@@ -115,7 +106,7 @@ class Ring:
         if code == 1:
             return True
         if GONE < code < UNABLE:  # it is in its slot, and must only be published
-            return self._settle(code, PROD) == 1
+            return self._waiting.settle(code, PROD) == 1
         return self._enqueue_slowly([item], True, timeout_s) == 1
 
     def enqueue_bulk(self, items: Items, timeout_s: float | None = 0.0) -> int:
@@ -184,11 +175,11 @@ class Ring:
         An array is valid until the next turn, which uses it again.
         """
         if self._objects:
-            n = min(_whole(n, 1), self._most)
+            n = min(whole(n, 1), self._most)
             while got := self._take_list(self._at, n, False) or self._objects_of(n, False, None):
                 yield got
             return
-        buffer = np.empty(_whole(n, 1), self.dtype)
+        buffer = np.empty(whole(n, 1), self.dtype)
         take, at = self._take, self._at
         while True:
             count = take(at, buffer, False)
@@ -216,8 +207,8 @@ class Ring:
         return Room(self._memory, self._hold(PROD, n, exact, timeout_s))
 
     def _hold(self, side: int, n: int, exact: bool, timeout_s: float | None) -> int:
-        self._check_open()
-        n = _whole(n)
+        self._waiting.check_open()
+        n = whole(n)
         record = self._memory.record
         name, sync = ("prod", record.prod_sync) if side == PROD else ("cons", record.cons_sync)
         if sync not in (ST, HTS):
@@ -225,15 +216,15 @@ class Ring:
             raise GraphError(f"holding what is at an end needs {name}='st' or 'hts', this ring has {has!r}; make it so")
         if self._objects:
             raise GraphError("Python objects are not looked at in place; take them out, or keep numbers in the ring")
-        deadline = _Deadline(timeout_s)
+        deadline = Deadline(timeout_s)
         while n:
             count: int = calls.hold.function(self._at, side, n, exact)
             if count > 0:
                 return count
             if count == 0:
-                if not self._wait(side, n if exact else 1, deadline):
+                if not self._waiting.wait(side, n if exact else 1, deadline):
                     return 0
-            elif self._settle(count, side, deadline) < 0:
+            elif self._waiting.settle(count, side, deadline) < 0:
                 return 0
         return 0
 
@@ -243,21 +234,21 @@ class Ring:
 
     def _enqueue_slowly(self, items: Items, exact: bool, timeout_s: float | None, code: int = 0) -> int:
         if GONE < code < UNABLE:
-            return self._settle(code, PROD)
-        given = list(items) if self._objects else self._converted(items)
-        deadline = _Deadline(timeout_s)
+            return self._waiting.settle(code, PROD)
+        given = list(items) if self._objects else converted(items, self.dtype)
+        deadline = Deadline(timeout_s)
         while len(given):
             code = self._put(self._at, given, exact)
             if code > 0:
                 return code
             if code == 0:
-                if not self._wait(PROD, len(given) if exact else 1, deadline):
+                if not self._waiting.wait(PROD, len(given) if exact else 1, deadline):
                     return 0
-            elif (claimed := self._settle(code, PROD, deadline)) > 0:
+            elif (claimed := self._waiting.settle(code, PROD, deadline)) > 0:
                 return claimed
             elif claimed < 0:
                 return 0
-        self._check_open()
+        self._waiting.check_open()
         return 0
 
     def _take_some(self, n: int, exact: bool, timeout_s: float | None) -> Any:
@@ -266,9 +257,9 @@ class Ring:
                 got = self._take_list(self._at, n, exact)
                 if got:
                     return got
-            return self._objects_of(_whole(n), exact, timeout_s)
+            return self._objects_of(whole(n), exact, timeout_s)
         if type(n) is not int or n < 0:
-            n = _whole(n)
+            n = whole(n)
         out = np.empty(n, self.dtype)
         count = self._take(self._at, out, exact)
         if count <= 0:
@@ -277,147 +268,31 @@ class Ring:
 
     def _take_into(self, out: NDArray[Any], exact: bool, timeout_s: float | None, code: int = 0) -> int:
         if GONE < code < UNABLE:
-            return self._settle(code, CONS)
-        deadline = _Deadline(timeout_s)
+            return self._waiting.settle(code, CONS)
+        deadline = Deadline(timeout_s)
         while True:
             code = self._take(self._at, out, exact)
             if code > 0:
                 return code
             if code == NO_ARRAY:
-                out = self._fitting(out)
+                out = fitting(out, self.dtype)
                 continue
             if code == 0:
-                if len(out) == 0 or not self._wait(CONS, len(out) if exact else 1, deadline):
+                if len(out) == 0 or not self._waiting.wait(CONS, len(out) if exact else 1, deadline):
                     return 0
-            elif (claimed := self._settle(code, CONS, deadline)) > 0:
+            elif (claimed := self._waiting.settle(code, CONS, deadline)) > 0:
                 return claimed
             elif claimed < 0:
                 return 0
 
-    def _fitting(self, out: Any) -> NDArray[Any]:
-        """The same memory as the entries take it: no subclass, and with this very dtype, not one that equals it."""
-        if isinstance(out, np.ndarray) and out.dtype == self.dtype:
-            plain = np.asarray(out)
-            if plain is not out or out.dtype is not self.dtype:
-                return plain.view(self.dtype)
-        raise GraphError(
-            f"items are taken into a writable contiguous array of {self.dtype} of one dimension, got {_shape(out)}"
-        )
-
     def _objects_of(self, n: int, exact: bool, timeout_s: float | None) -> list[Any]:
-        deadline = _Deadline(timeout_s)
+        deadline = Deadline(timeout_s)
         while True:
-            self._check_open()
+            self._waiting.check_open()
             n = min(n, self._most + 1)  # more is never there; the list is made before it is known how many are
             got: list[Any] = self._take_list(self._at, n, exact)
-            if got or n == 0 or not self._wait(CONS, n if exact else 1, deadline):
+            if got or n == 0 or not self._waiting.wait(CONS, n if exact else 1, deadline):
                 return got
-
-    def _converted(self, items: Any) -> NDArray[Any]:
-        """A contiguous array of the ring's dtype with the items' values."""
-        if isinstance(items, np.ndarray):
-            given = items
-            if given.dtype != self.dtype:
-                both = given.dtype.kind in "iub" and self.dtype.kind in "iu"
-                if not both and not np.can_cast(given.dtype, self.dtype, "safe"):
-                    raise GraphError(
-                        f"the ring's items are {self.dtype}, got an array of {given.dtype}; convert it first"
-                    )
-                given = items.astype(self.dtype)
-                if both and not np.array_equal(given, items):
-                    raise GraphError(f"the array of {items.dtype} has values that {self.dtype} does not hold")
-        else:
-            try:
-                given = np.array(list(items), self.dtype)
-            except (TypeError, ValueError, OverflowError) as error:
-                raise GraphError(f"the ring's items are {self.dtype}, and these cannot be made such: {error}") from None
-        if given.ndim != 1:
-            raise GraphError(f"items go in as an array of one dimension, got {_shape(given)}; flatten it")
-        fresh = np.empty(len(given), self.dtype)
-        fresh[:] = given
-        return fresh
-
-    def _wait(self, side: int, n: int, deadline: "_Deadline") -> bool:
-        """Wait until ``n`` slots or items are there; False when the time is over or nothing more comes."""
-        if deadline.over():
-            self._check_open()
-            return False
-        if n > self.capacity:
-            raise GraphError(
-                f"waiting for {n} {'slots' if side == PROD else 'items'} of a ring that holds {self.capacity} has no end; "
-                f"ask for fewer at a time"
-            )
-        token = object()
-        while True:
-            self._inside.add(token)  # close() waits for those in here, for they do not hold the GIL
-            try:
-                got = calls.wait.function(self._at, side, n, deadline.left_ns(SLICE_NS), self._spin_ns)
-            finally:
-                self._inside.discard(token)
-            if got == calls.READY:
-                return True
-            if got == SHUT and side == CONS:
-                return False
-            self._check_open(got)
-            self._check_peers(others=True)
-            if deadline.over():
-                return False
-
-    def _settle(self, code: int, side: int, deadline: "_Deadline | None" = None) -> int:
-        """Do what a code of an entry asks for; the items that are through by that, or 0: then it is tried again.
-
-        Less than 0 when nothing is claimed and the time is over: whoever is in the way gets a moment all the same, for
-        nearly always it is through then.
-        """
-        self._check_open(code)
-        if code == NO_ARRAY:
-            raise GraphError(f"NumPy made an array of another type than {self.dtype}; report this with its version")
-        member = Member.at(self._memory.members.own)
-        intent = member.prod if side == PROD else member.cons
-        token = object()
-        while True:
-            if intent.state == HELD:
-                self._memory.members.check_holder(intent)
-            self._inside.add(token)
-            try:
-                done = calls.finish_claim.function(self._at, side, PAUSES)
-            finally:
-                self._inside.discard(token)
-            if done and code < UNABLE:
-                return UNABLE - code
-            try:
-                self._check_peers()
-            except PeerError:
-                # A claim that cannot be published is given up, so that what raises has not happened.
-                gone = self._memory.dead_recoverer()
-                if code == UNABLE or calls.abandon_claim.function(self._at, side, thread_id(), gone):
-                    raise
-                continue
-            if done:
-                time.sleep(0.0002)  # frozen, held, or an earlier one is under way
-                return -1 if deadline is not None and deadline.spent() else 0
-
-    def _check_open(self, code: int = 0) -> None:
-        if code == SHUT:
-            raise GraphError("this ring was shut down: nothing more can be put in; make another, or reset() it")
-        if not self._memory.open:
-            if os.getpid() != self._pid:
-                raise GraphError(
-                    f"this ring belongs to process {self._pid}, not to its fork; attach to it here, by name or descriptor"
-                )
-            raise GraphError("this ring is closed; make another, or keep it open for as long as it is used")
-
-    def _check_peers(self, others: bool = False) -> None:
-        """Raise when a dead member keeps the ring from going on, or, with ``others``, when all others are dead."""
-        if self._memory.private:
-            return
-        peers = self._memory.members.others()
-        for peer in peers:
-            if not peer.alive and peer.doing:
-                raise PeerError(f"the ring is held up by {peer}; recover() lets it go on")
-        self._memory.check_recoverer()
-        if others and peers and not any(peer.alive for peer in peers):
-            raise PeerError(f"nobody is left to wait for: {', '.join(map(str, peers))}")
 
     # What there is to know and to do about it.
 
@@ -453,7 +328,7 @@ class Ring:
     @property
     def address(self) -> int:
         """The ring's address, for kernels of this process (:mod:`wirespeed.core.ring`), while it is open."""
-        self._check_open()
+        self._waiting.check_open()
         return self._memory.ring
 
     @property
@@ -464,17 +339,17 @@ class Ring:
     @property
     def is_shut_down(self) -> bool:
         """Whether :meth:`shutdown` was called here or elsewhere."""
-        self._check_open()
+        self._waiting.check_open()
         return bool(self._memory.record.closed)
 
     def shutdown(self) -> None:
         """Nothing more is put in: producers get an error, consumers what is left, and then their loops end."""
-        self._check_open()
+        self._waiting.check_open()
         self._memory.shutdown()
 
     def reset(self) -> None:
         """Drop everything and begin anew; only while nobody else uses it."""
-        self._check_open()
+        self._waiting.check_open()
         if not self._memory.private:
             busy = [peer for peer in self._memory.members.others() if peer.alive and peer.doing]
             if busy:
@@ -486,7 +361,7 @@ class Ring:
 
     def peers(self) -> list[Peer]:
         """The processes that work on a shared ring, this one included; those that are gone say what they were doing."""
-        self._check_open()
+        self._waiting.check_open()
         return self._memory.members.peers()
 
     def recover(self, timeout_s: float = 1.0) -> "recovery.Recovery":
@@ -497,18 +372,18 @@ class Ring:
         the middle of something are waited for, for up to ``timeout_s``; then ``TimeoutError`` is raised, and nothing was
         changed.  In ``"mt"`` and ``"rts"`` what goes back may be older than what another consumer has taken meanwhile.
         """
-        self._check_open()
+        self._waiting.check_open()
         return recovery.recover(self._memory, timeout_s)
 
     def statistics(self) -> "Statistics":
         """What all present members together have done."""
-        self._check_open()
+        self._waiting.check_open()
         records = [record for _, record in self._memory.members.records()]
         return Statistics(*(sum(getattr(r, name) for r in records) for name in Statistics.__dataclass_fields__))
 
     def dump(self) -> str:
         """Everything there is to say about it, as text."""
-        self._check_open()
+        self._waiting.check_open()
         return self._memory.dump()
 
     def close(self) -> None:
@@ -519,9 +394,13 @@ class Ring:
             while self._objects_of(self.capacity, False, 0.0):
                 pass
         self._memory.part()  # from now on every call finds it closed
-        while self._inside:
-            time.sleep(0.001)
+        self._waiting.leave()
         self._memory.close()
+
+    def __del__(self) -> None:
+        # Objects that are still in it are let go of; memory and name go by themselves.
+        if hasattr(self, "_take_list") and self._objects and not sys.is_finalizing():
+            self.close()
 
     def __enter__(self) -> "Ring":
         return self
@@ -547,26 +426,10 @@ class Statistics:
     empty: int  # calls that found too few
 
 
-class _Deadline:
-    """When a wait is over: now, at a time, or never."""
-
-    def __init__(self, timeout_s: float | None) -> None:
-        if timeout_s is not None and not timeout_s >= 0:
-            raise GraphError(f"timeout_s must be None or at least 0, got {timeout_s!r}")
-        self._end = None if timeout_s is None else time.monotonic_ns() + int(min(timeout_s, 1e9) * 1e9)
-        self._never = timeout_s == 0
-        self._tries = 0
-
-    def over(self) -> bool:
-        return self._never or (self._end is not None and time.monotonic_ns() >= self._end)
-
-    def spent(self) -> bool:
-        """Whether others that are in the middle of something have had their moment, by the clock and by tries."""
-        self._tries += 1
-        return self._tries > TRIES and self._end is not None and time.monotonic_ns() >= self._end + GRACE_NS
-
-    def left_ns(self, most: int) -> int:
-        return most if self._end is None else max(0, min(most, self._end - time.monotonic_ns()))
+def _sync(side: str, name: str) -> int:
+    if name not in SYNCS:
+        raise GraphError(f"{side} must be one of {', '.join(map(repr, SYNCS))}, got {name!r}")
+    return SYNCS[name]
 
 
 def _single_calls(memory: RingMemory) -> tuple[Any, Any]:
@@ -589,37 +452,3 @@ def _none_put(_: int, item: Any) -> int:
 def _none_taken(_: int, default: Any) -> Any:
     """or taken out."""
     return default
-
-
-def _sync(side: str, name: str) -> int:
-    if name not in SYNCS:
-        raise GraphError(f"{side} must be one of {', '.join(map(repr, SYNCS))}, got {name!r}")
-    return SYNCS[name]
-
-
-def _dtype(given: DTypeLike) -> np.dtype[Any]:
-    try:
-        dtype = np.dtype(given)
-    except TypeError as error:
-        raise GraphError(f"dtype must be one of NumPy's, got {given!r}") from error
-    if dtype.hasobject and dtype != np.dtype(object):
-        raise GraphError(f"items are numbers or Python objects, not both in one as {dtype}")
-    if dtype.subdtype is not None:
-        raise GraphError(f"an item is one value or one record, not an array as {dtype}; put it into a record's field")
-    if dtype.itemsize == 0 or dtype.itemsize % 4:
-        raise GraphError(f"the size of an item must be a multiple of 4 bytes, got {dtype.itemsize} of {dtype}; pad it")
-    return dtype
-
-
-def _whole(n: Any, least: int = 0) -> int:
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < least:
-        raise GraphError(f"a burst has a whole number of items, at least {least}, got {n!r}")
-    return int(n)
-
-
-def _shape(array: Any) -> str:
-    if not isinstance(array, np.ndarray):
-        return type(array).__name__
-    how = "" if array.flags.c_contiguous else ", not contiguous"
-    how += "" if array.flags.writeable else ", not writable"
-    return f"one of {array.dtype} with shape {array.shape}{how}"

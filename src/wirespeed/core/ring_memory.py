@@ -3,19 +3,18 @@
 import ast
 import mmap
 import time
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from wirespeed.core import calls, ring, segment
-from wirespeed.core.arena import Arena
 from wirespeed.core.calls import Binding
+from wirespeed.core.mapping import Mapping
 from wirespeed.core.member import CONS, IDLE, INTENT, PROD, Member, finish, wake_consumers, wake_producers
 from wirespeed.core.membership import Membership
 from wirespeed.core.ring import HTS, RTS, ST, Ring
-from wirespeed.errors import GraphError, PeerError
+from wirespeed.errors import GraphError, PeerError, PortError
 from wirespeed.jit import arrays, libc
 
 KIND = 1  # of segment
@@ -27,34 +26,22 @@ DTYPE_ROOM = 1024  # bytes behind the header for the dtype, as text
 LAYOUTS = (Ring, Member)
 
 
-class Lease:
-    """Keeps memory mapped for as long as anybody holds this: a ring that is open, and every array over its slots."""
-
-    def __init__(self, owner: "Arena | segment.Segment") -> None:
-        # The end of the interpreter unmaps nothing, for threads may still wait in there; a name it takes away.
-        weakref.finalize(self, owner.close).atexit = False
-        if isinstance(owner, segment.Segment):
-            weakref.finalize(self, owner.unlink)
-
-
 class RingMemory:
     """A ring's memory and what this process has of it; ``ring`` and ``binding`` are addresses.
 
     ``private`` tells that no other process can reach it.
     """
 
-    def __init__(self, dtype: np.dtype[Any], at: int, owner: "Arena | segment.Segment", members: Membership) -> None:
+    def __init__(self, dtype: np.dtype[Any], at: int, owner: Mapping | segment.Segment, members: Membership) -> None:
         self.dtype = dtype
         self.ring = at
         self.owner = owner
-        self.lease: Lease | None = Lease(owner)
+        self.mapping = owner if isinstance(owner, Mapping) else owner.mapping
         self.members = members
-        self.private = isinstance(owner, Arena)
+        self.private = isinstance(owner, Mapping)
         self.slots, self.capacity = self.record.mask + 1, self.record.capacity
-        self.binding = libc.map_memory(mmap.PAGESIZE)
-        libc.wipe_on_fork(self.binding, mmap.PAGESIZE)
-        # The page outlives the ring, for calls into a closed one look at it.
-        weakref.finalize(self, libc.unmap_memory, self.binding, mmap.PAGESIZE).atexit = False
+        self._page = Mapping(mmap.PAGESIZE, own=True)  # it outlives the ring: calls into a closed one look at it
+        self.binding = self._page.address
         record = Binding.at(self.binding)
         record.ring, record.member = at, members.own
         record.array_type, record.descr = id(np.ndarray), id(dtype)
@@ -74,7 +61,7 @@ class RingMemory:
     @property
     def fd(self) -> int:
         """The segment's descriptor, -1 without one."""
-        return self.owner.fd
+        return -1 if isinstance(self.owner, Mapping) else self.owner.fd
 
     def dead_recoverer(self) -> int:
         """The number of the member that died while it recovered the ring, or 0."""
@@ -155,13 +142,16 @@ class RingMemory:
         behind = ring.size_of(slots, item)
         count = members if shared else 1
         total = DTYPE_ROOM + behind + count * Member.size
-        owner: Arena | segment.Segment
+        owner: Mapping | segment.Segment
         if shared:
             owner = segment.create(KIND, total, LAYOUTS, name=name)
             base = owner.address + segment.HEADER_SIZE
         else:
-            owner = Arena(total + 256)
-            base = owner.alloc(total, 128)
+            try:
+                owner = Mapping(total)
+            except OSError as error:
+                raise PortError(error.errno, f"no memory of {total} bytes for the ring: {error.strerror}") from error
+            base = owner.address
         try:
             at = base + DTYPE_ROOM
             ring.init(at, slots, capacity)
@@ -175,7 +165,8 @@ class RingMemory:
                 segment.publish(owner, name)
             return cls(dtype, at, owner, joined)
         except BaseException:
-            owner.close()
+            if isinstance(owner, segment.Segment):
+                owner.close()
             raise
 
     @classmethod
@@ -215,12 +206,14 @@ class RingMemory:
         Binding.at(self.binding).ring = 0
 
     def close(self) -> None:
-        """Leave the ring and unmap it, when no thread is in a call any more."""
+        """Leave the ring, when no thread is in a call any more; its memory goes with the last array over its slots."""
         self.part()
         for side in (PROD, CONS):  # what a call that was interrupted had claimed, if its turn has come
             finish(self.ring, self.members.own + INTENT * side, side, 0)
         self.members.leave()
-        self.lease = None
+        if isinstance(self.owner, segment.Segment):
+            self.owner.close()
+        self.mapping = None
 
 
 def _slots(size: Any, exact: bool) -> tuple[int, int]:

@@ -17,10 +17,12 @@ import hashlib
 import os
 import re
 import stat
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from wirespeed.core.arena import SHARED_BASE
+from wirespeed.core.mapping import Mapping
 from wirespeed.errors import GraphError, PeerError, PortError
 from wirespeed.jit import libc
 from wirespeed.jit.layout import Layout, layout
@@ -65,38 +67,46 @@ def check_name(name: Any) -> str:
 class Segment:
     """A mapped segment; made by :func:`create` or :func:`attach`.
 
-    ``address`` is where it is mapped, ``fd`` its descriptor, for passing on.  Closing unmaps it; whoever made it takes
-    its name away as well, and those that are attached go on with the memory.
+    ``address`` is where it is mapped, ``fd`` its descriptor, for passing on.  Closing takes its name away, if it is ours,
+    and closes the descriptor; those that are attached go on with the memory.  Unless it must lie at a place (``at``), it
+    stays mapped until nothing refers to ``mapping`` any more.
     """
 
-    def __init__(self, fd: int, size: int, at: int, path: str = "") -> None:
-        self.fd, self.size, self.path = fd, size, path
-        self.address = libc.map_memory(size, fd, at)
-        self._owner = os.getpid()
+    def __init__(self, fd: int, size: int, at: int) -> None:
+        self.fd, self.size = fd, size
+        self.mapping = None if at else Mapping(size, fd)
+        self.address = self.mapping.address if self.mapping else libc.map_memory(size, fd, at)
+        self._names: list[str] = []
+        self._forget = weakref.finalize(self, _forget, fd, self._names, os.getpid())
 
     @property
     def header(self) -> Any:
         """The header's record."""
         return Header.at(self.address)
 
-    def unlink(self) -> None:
-        """Take the name away, if it is ours: nobody finds the segment any more.  Doing so twice is harmless."""
-        if self.path and os.getpid() == self._owner:
-            try:
-                os.unlink(self.path)
-            except FileNotFoundError:
-                pass
-        self.path = ""
+    def named(self, path: str) -> None:
+        """Note that the segment has a name, which goes when it is closed."""
+        self._names.append(path)
 
     def close(self) -> None:
-        """Unmap the memory, and take its name away if it is ours.  Closing twice is harmless."""
+        """Let go of it.  Closing twice is harmless."""
         if not self.address:
             return
-        self.unlink()  # first: nobody finds what is on its way out
-        libc.unmap_memory(self.address, self.size)
-        self.address = 0
-        os.close(self.fd)
-        self.fd = -1
+        self._forget()  # first: nobody finds what is on its way out
+        if self.mapping is None:
+            libc.unmap_memory(self.address, self.size)
+        self.mapping, self.address, self.fd = None, 0, -1
+
+
+def _forget(fd: int, names: list[str], owner: int) -> None:
+    """Take a segment's name away, if this process gave it, and close its descriptor."""
+    if os.getpid() == owner:
+        for path in names:
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                pass
+    os.close(fd)
 
 
 def create(kind: int, size: int, layouts: Sequence[Layout], *, name: str = "", fixed: bool = False) -> Segment:
@@ -146,7 +156,7 @@ def publish(segment: Segment, name: str = "") -> None:
             f"shared memory named {name!r} exists already; attach to it, choose another name, or, if whoever made it is "
             f"gone, remove {path}"
         ) from None
-    segment.path = path
+    segment.named(path)
 
 
 def attach(kind: int, what: str, layouts: Sequence[Layout], *, name: str = "", fd: int = -1) -> Segment:

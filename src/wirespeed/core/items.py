@@ -1,0 +1,73 @@
+"""What a ring's items are: which types, and making arrays of them without changing a value."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from wirespeed.errors import GraphError
+
+
+def item_type(given: DTypeLike) -> np.dtype[Any]:
+    """The type of a ring's items, which must have a size that is a multiple of 4 bytes."""
+    try:
+        dtype = np.dtype(given)
+    except TypeError as error:
+        raise GraphError(f"dtype must be one of NumPy's, got {given!r}") from error
+    if dtype.hasobject and dtype != np.dtype(object):
+        raise GraphError(f"items are numbers or Python objects, not both in one as {dtype}")
+    if dtype.subdtype is not None:
+        raise GraphError(f"an item is one value or one record, not an array as {dtype}; put it into a record's field")
+    if dtype.itemsize == 0 or dtype.itemsize % 4:
+        raise GraphError(f"the size of an item must be a multiple of 4 bytes, got {dtype.itemsize} of {dtype}; pad it")
+    return dtype
+
+
+def converted(items: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A contiguous array of a ring's dtype with the items' values."""
+    if isinstance(items, np.ndarray):
+        given = items
+        if given.dtype != dtype:
+            both = given.dtype.kind in "iub" and dtype.kind in "iu"
+            if not both and not np.can_cast(given.dtype, dtype, "safe"):
+                raise GraphError(f"the ring's items are {dtype}, got an array of {given.dtype}; convert it first")
+            given = items.astype(dtype)
+            if both and not np.array_equal(given, items):
+                raise GraphError(f"the array of {items.dtype} has values that {dtype} does not hold")
+    else:
+        try:
+            given = np.array(list(items), dtype)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise GraphError(f"the ring's items are {dtype}, and these cannot be made such: {error}") from None
+    if given.ndim != 1:
+        raise GraphError(f"items go in as an array of one dimension, got {shape_of(given)}; flatten it")
+    fresh = np.empty(len(given), dtype)
+    fresh[:] = given
+    return fresh
+
+
+def fitting(out: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The same memory as the entries take it: no subclass, and with this very dtype, not one that equals it."""
+    if isinstance(out, np.ndarray) and out.dtype == dtype:
+        plain = np.asarray(out)
+        if plain is not out or out.dtype is not dtype:
+            return plain.view(dtype)
+    raise GraphError(
+        f"items are taken into a writable contiguous array of {dtype} of one dimension, got {shape_of(out)}"
+    )
+
+
+def whole(n: Any, least: int = 0) -> int:
+    """``n`` as a number of items, at least so many."""
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < least:
+        raise GraphError(f"a burst has a whole number of items, at least {least}, got {n!r}")
+    return int(n)
+
+
+def shape_of(array: Any) -> str:
+    """What there is to say of something that is not the array that was wanted."""
+    if not isinstance(array, np.ndarray):
+        return type(array).__name__
+    how = "" if array.flags.c_contiguous else ", not contiguous"
+    how += "" if array.flags.writeable else ", not writable"
+    return f"one of {array.dtype} with shape {array.shape}{how}"

@@ -1,0 +1,150 @@
+"""What a call on a ring does when it cannot go on at once: it waits, settles what is unfinished, or says what is wrong.
+
+Theory of operation
+-------------------
+Waiting lets go of the GIL, and returns every few milliseconds, so that Ctrl-C works and a peer's death is noticed.  What
+cannot be published, because an earlier claim of another member is not yet, is finished here as well: by waiting for
+that member while it lives, and with a :class:`PeerError` that names it when it is gone.
+"""
+
+import os
+import time
+
+from wirespeed.core import calls
+from wirespeed.core.calls import NO_ARRAY, SHUT
+from wirespeed.core.member import CONS, HELD, PROD, UNABLE, Member
+from wirespeed.core.ring_memory import RingMemory
+from wirespeed.errors import GraphError, PeerError
+from wirespeed.jit.libc import thread_id
+
+SLICE_NS = 20_000_000  # how long one wait lasts before Python has a look at signals and peers
+SPIN_NS = 20_000  # how long it spins before it sleeps
+FOREVER_NS = 1 << 62
+GRACE_NS = 20_000_000  # how long, and how many tries, a call that should not wait gives others that are in the middle
+TRIES = 20  # of something
+PAUSES = 4096  # of one look whether earlier claims are published
+
+
+class Deadline:
+    """When a wait is over: now, at a time, or never."""
+
+    def __init__(self, timeout_s: float | None) -> None:
+        if timeout_s is not None and not timeout_s >= 0:
+            raise GraphError(f"timeout_s must be None or at least 0, got {timeout_s!r}")
+        self._end = None if timeout_s is None else time.monotonic_ns() + int(min(timeout_s, 1e9) * 1e9)
+        self._never = timeout_s == 0
+        self._tries = 0
+
+    def over(self) -> bool:
+        """Whether it has come."""
+        return self._never or (self._end is not None and time.monotonic_ns() >= self._end)
+
+    def spent(self) -> bool:
+        """Whether others that are in the middle of something have had their moment, by the clock and by tries."""
+        self._tries += 1
+        return self._tries > TRIES and self._end is not None and time.monotonic_ns() >= self._end + GRACE_NS
+
+    def left_ns(self, most: int) -> int:
+        """Nanoseconds until then, at most so many."""
+        return most if self._end is None else max(0, min(most, self._end - time.monotonic_ns()))
+
+
+class Waiting:
+    """The waits of one Python ring; ``spins`` has them spin instead of sleep."""
+
+    def __init__(self, memory: RingMemory, spins: bool) -> None:
+        self.memory = memory
+        self._binding = memory.binding
+        self._pid = os.getpid()
+        self._spin_ns = FOREVER_NS if spins else SPIN_NS
+        self._inside: set[object] = set()
+
+    def leave(self) -> None:
+        """Wait until no thread waits here any more; every new call finds the ring closed already."""
+        while self._inside:
+            time.sleep(0.001)
+
+    def wait(self, side: int, n: int, deadline: "Deadline") -> bool:
+        """Wait until ``n`` slots or items are there; False when the time is over or nothing more comes."""
+        if deadline.over():
+            self.check_open()
+            return False
+        if n > self.memory.capacity:
+            raise GraphError(
+                f"waiting for {n} {'slots' if side == PROD else 'items'} of a ring that holds {self.memory.capacity} has no end; "
+                f"ask for fewer at a time"
+            )
+        token = object()
+        while True:
+            self._inside.add(token)  # close() waits for those in here, for they do not hold the GIL
+            try:
+                got = calls.wait.function(self._binding, side, n, deadline.left_ns(SLICE_NS), self._spin_ns)
+            finally:
+                self._inside.discard(token)
+            if got == calls.READY:
+                return True
+            if got == SHUT and side == CONS:
+                return False
+            self.check_open(got)
+            self.check_peers(others=True)
+            if deadline.over():
+                return False
+
+    def settle(self, code: int, side: int, deadline: "Deadline | None" = None) -> int:
+        """Do what a code of an entry asks for; the items that are through by that, or 0: then it is tried again.
+
+        Less than 0 when nothing is claimed and the time is over: whoever is in the way gets a moment all the same, for
+        nearly always it is through then.
+        """
+        self.check_open(code)
+        if code == NO_ARRAY:
+            raise GraphError(
+                f"NumPy made an array of another type than {self.memory.dtype}; report this with its version"
+            )
+        member = Member.at(self.memory.members.own)
+        intent = member.prod if side == PROD else member.cons
+        token = object()
+        while True:
+            if intent.state == HELD:
+                self.memory.members.check_holder(intent)
+            self._inside.add(token)
+            try:
+                done = calls.finish_claim.function(self._binding, side, PAUSES)
+            finally:
+                self._inside.discard(token)
+            if done and code < UNABLE:
+                return UNABLE - code
+            try:
+                self.check_peers()
+            except PeerError:
+                # A claim that cannot be published is given up, so that what raises has not happened.
+                gone = self.memory.dead_recoverer()
+                if code == UNABLE or calls.abandon_claim.function(self._binding, side, thread_id(), gone):
+                    raise
+                continue
+            if done:
+                time.sleep(0.0002)  # frozen, held, or an earlier one is under way
+                return -1 if deadline is not None and deadline.spent() else 0
+
+    def check_open(self, code: int = 0) -> None:
+        """Raise when the ring is closed, or ``code`` says that it was shut down."""
+        if code == SHUT:
+            raise GraphError("this ring was shut down: nothing more can be put in; make another, or reset() it")
+        if not self.memory.open:
+            if os.getpid() != self._pid:
+                raise GraphError(
+                    f"this ring belongs to process {self._pid}, not to its fork; attach to it here, by name or descriptor"
+                )
+            raise GraphError("this ring is closed; make another, or keep it open for as long as it is used")
+
+    def check_peers(self, others: bool = False) -> None:
+        """Raise when a dead member keeps the ring from going on, or, with ``others``, when all others are dead."""
+        if self.memory.private:
+            return
+        peers = self.memory.members.others()
+        for peer in peers:
+            if not peer.alive and peer.doing:
+                raise PeerError(f"the ring is held up by {peer}; recover() lets it go on")
+        self.memory.check_recoverer()
+        if others and peers and not any(peer.alive for peer in peers):
+            raise PeerError(f"nobody is left to wait for: {', '.join(map(str, peers))}")
