@@ -138,9 +138,16 @@ def test_too_many_and_the_wrong_items_are_refused():
                 with pytest.raises(ws.GraphError, match=f"{k} of 2 items cannot be taken"):
                     look.take(k)
         with ring.reserve(2) as room:
-            for items in (arange(3), np.zeros(2), np.zeros((1, 1), u64)):
-                with pytest.raises(ws.GraphError, match="up to 2 items of uint64"):
+            for items, words in (
+                (arange(3), "up to 2 items of uint64 go into this room, got 3"),
+                (np.zeros(2), "got an array of float64"),
+                (np.zeros((1, 1), u64), "shape"),
+                ([1.5], "cannot hold 1.5"),
+            ):
+                with pytest.raises(ws.GraphError, match=words):
                     room.put(items)
+            room.put([7, 8])
+        assert ring.dequeue_burst(9).tolist() == [1, 2, 7, 8]
 
 
 def test_a_look_is_over_when_its_block_is():

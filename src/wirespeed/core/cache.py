@@ -3,7 +3,9 @@
 ``with pool.open_cache() as cache: packets = cache.alloc(32); ...; cache.free(packets)``.
 
 Thread rules: one thread at a time.  Debug mode holds a cache for the thread that used it first, until ``flush`` or the
-end; every other one that uses it is told so.  A pool may have any number of caches.
+end; every other one that uses it is told so.  A pool may have any number of caches.  What the thread itself calls while
+it is in a call (a collected object's ``__del__``, a signal's handler, what external memory runs when it is let go of) may
+use its cache as well, but not close it.
 """
 
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wirespeed.core.free import free_bulk
+from wirespeed.core.number import whole
 from wirespeed.core.packet import Packet, reset
 from wirespeed.core.pool import Cache, Pool, alloc_bulk, drain
 from wirespeed.errors import GraphError
@@ -91,17 +94,31 @@ def owned(pool: int, handles: Any) -> Handles:
     return np.atleast_1d(given).astype(np.int64)
 
 
+class Opening:
+    """That a cache is open: ``address`` is the cache's, and 0 when that has been closed, whoever is there then."""
+
+    __slots__ = ("address",)
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+
 class PoolCache:
     """A cache of a pool, for one thread at a time; ``address`` is what kernels take, ``number`` what audits show."""
 
     def __init__(self, pool: "PacketPool", limit: int | None, name: str, *, guarded: bool = False) -> None:
         self.pool = pool
-        self.address = pool.cache(limit, name=name)
+        self.opening = pool.opening(pool.cache(limit, name=name))
         record = Cache.at(self.address)
         self.number, self.limit = int(record.number), int(record.limit)
         self._guarded = guarded  # by a lock of the caller's, so that any thread may use it
         self._user = RLock()
         self._used = False
+
+    @property
+    def address(self) -> int:
+        """Where the cache is; 0 when it, or its pool, is closed."""
+        return self.opening.address if self.pool.address else 0
 
     def alloc(self, n: int = 1) -> Handles:
         """The handles of ``n`` empty packets; an empty array, and one more of ``failures``, when the pool is short.
@@ -109,10 +126,11 @@ class PoolCache:
         Packets come as :func:`wirespeed.core.packet.reset` leaves them: no bytes, behind the usual headroom.
         """
         self._enter()
+        n = whole(n, "packets to allocate")
         if not 0 <= n <= self.pool.size:
             raise GraphError(f"a pool of {self.pool.size} packets cannot give {n}; ask for 0 to {self.pool.size}")
         handles = np.empty(n, np.int64)
-        return handles[: take(self.address, handles.ctypes.data, int(n))]
+        return handles[: take(self.address, handles.ctypes.data, n)]
 
     def free(self, handles: Any) -> None:
         """Give up one hold of each packet; those that nobody holds any more, with their chains, are free again.
@@ -134,9 +152,8 @@ class PoolCache:
 
     def close(self) -> None:
         """Flush, and take the cache from the pool.  Closing twice, or after the pool, is harmless."""
-        if self.address and self.pool.address:
-            self.pool.close_cache(self.address)
-        self.address = 0
+        if address := self.address:
+            self.pool.close_cache(address)
 
     @property
     def failures(self) -> int:
@@ -148,9 +165,10 @@ class PoolCache:
         return int(Cache.at(self._live()).length)
 
     def _live(self) -> int:
-        if not self.address or not self.pool.address:
+        address = self.address
+        if not address:
             raise GraphError("this cache, or its pool, is closed; open another with open_cache()")
-        return self.address
+        return address
 
     def _enter(self) -> None:
         """See that the cache is open and, in debug mode, that it is the thread that has used it so far."""
@@ -165,6 +183,9 @@ class PoolCache:
             self._user.release()
         self._used = True
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a PoolCache is one thread's and cannot be copied or pickled; open another with open_cache()")
+
     def __enter__(self) -> "PoolCache":
         return self
 
@@ -172,6 +193,6 @@ class PoolCache:
         self.close()
 
     def __repr__(self) -> str:
-        if not self.address or not self.pool.address:
+        if not self.address:
             return "<PoolCache, closed>"
         return f"<PoolCache {self.number}: {len(self)} of {self.limit} packets>"

@@ -71,8 +71,14 @@ def _enqueue(binding, items, n, exact):
     b = Binding(binding)
     if b.ring == 0:
         return i64(GONE)
-    if load_acquire(Ring(b.ring), "closed") != 0:
+    r = Ring(b.ring)
+    if load_acquire(r, "closed") != 0:
         return i64(SHUT)
+    if n > i64(r.capacity):  # counters have 32 bits
+        if exact:
+            Member(b.member).refused += u64(1)
+            return i64(0)
+        n = i64(r.capacity)
     return enqueue_by(b.ring, b.member, items, n, exact, b.patience)
 
 
@@ -81,6 +87,11 @@ def _dequeue(binding, items, n, exact):
     b = Binding(binding)
     if b.ring == 0:
         return i64(GONE)
+    if n > i64(Ring(b.ring).capacity):
+        if exact:
+            Member(b.member).empty += u64(1)
+            return i64(0)
+        n = i64(Ring(b.ring).capacity)
     return dequeue_by(b.ring, b.member, items, n, exact, b.patience)
 
 
@@ -177,7 +188,12 @@ def enqueue_objects(binding, things, exact):
 @entry(reference(int64, int64, boolean))
 def dequeue_objects(binding, n, exact):
     """A list of up to ``n`` objects, empty when there are none."""
+    ring = Binding(binding).ring
+    there = used(ring) if ring != 0 else i64(0)  # the GIL is held: nobody takes any of these before us
+    n = min(n, there) if not exact else n if n <= there else i64(0)
     listed = new_list(n)
+    if listed == 0:
+        return as_reference(listed)  # no memory, which Python has noted
     count = max(_dequeue(binding, list_items(listed), n, exact), i64(0)) if n > 0 else i64(0)
     cut_list(listed, count, n)  # the places that stayed empty
     return as_reference(listed)
@@ -224,9 +240,11 @@ def finish_hold(binding, side, k):
     if side == PROD:
         done = enqueue_commit(b.ring, k)
         m.enqueued += u64(done)
+        m.enqueues += u64(1)
     else:
         done = dequeue_finish(b.ring, k)
         m.dequeued += u64(done)
+        m.dequeues += u64(1)
     end(at)
     wake(b.ring, side)
     return done

@@ -12,9 +12,9 @@ memory, which works from any thread and in the middle of any call; ``on_release`
 raises is shown by ``sys.unraisablehook`` and harms nobody.
 
 Thread rules: packets that share a record may be freed by different threads; the callback runs in the thread that freed
-the last of them, between two steps of the free, so it may use that thread's cache itself.  The callback is code of one
-process, so packets of a pool that processes share cannot be attached: who frees one elsewhere would call what is not
-there.
+the last of them, between two steps of the free, so it may use that thread's cache itself, and the pool's ``alloc`` and
+``free``; it must not close them.  The callback is code of one process, so packets of a pool that processes share cannot
+be attached: who frees one elsewhere would call what is not there.
 
 Not offered: pools whose packets are all external for good (DPDK's pinned external buffers).  A pool takes an arena
 instead, so that its packets lie where they shall from the start.
@@ -22,6 +22,7 @@ instead, so that its packets lie where they shall from the start.
 Source: DPDK's rte_pktmbuf_attach_extbuf, where the maker is not counted.
 """
 
+import ctypes
 import functools
 import weakref
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from wirespeed.core.number import whole
 from wirespeed.core.packet import EXTERNAL, SHOWING, Packet
 from wirespeed.core.pool import Pool
 from wirespeed.errors import GraphError
@@ -131,6 +133,16 @@ class _Kept:
             self.on_release()
 
 
+def memory_of(record: int) -> Any:
+    """The memory that a record stands for, as an array of bytes that keeps it; None when no :class:`ExternalBuffer` made
+    the record.  Somebody must hold the record."""
+    found = External.at(record)
+    if found.callback != _dropper().address:
+        return None
+    kept: _Kept = ctypes.cast(found.argument, ctypes.py_object).value
+    return np.frombuffer(kept.memory, np.uint8)
+
+
 class ExternalBuffer:
     """Memory of a Python program (``bytearray``, ``mmap``, NumPy array...) for packets to show; kept until all let go.
 
@@ -139,6 +151,8 @@ class ExternalBuffer:
     """
 
     def __init__(self, memory: Any, on_release: Callable[[], object] | None = None) -> None:
+        if on_release is not None and not callable(on_release):
+            raise GraphError(f"got {on_release!r:.60} for on_release, wanted what can be called, without arguments")
         try:
             view = memoryview(memory)
         except TypeError:
@@ -165,7 +179,8 @@ class ExternalBuffer:
 
     def attach(self, handle: int, offset: int = 0, size: int | None = None) -> None:
         """Have a packet show ``size`` bytes from ``offset`` (all the rest by default); see :func:`attach_external`."""
-        size = self.capacity - offset if size is None else size
+        offset = whole(offset, "an offset in external memory")
+        size = self.capacity - offset if size is None else whole(size, "bytes of external memory")
         if not self._end.alive:
             raise GraphError("this external memory was released; attach packets before that")
         if offset < 0 or size < 1 or offset + size > self.capacity:
@@ -174,6 +189,9 @@ class ExternalBuffer:
             raise GraphError(
                 "the packet shows other bytes, is a chain, is held elsewhere or is of a shared pool; attach a fresh one"
             )
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an ExternalBuffer cannot be copied or pickled; make another of its memory, or copy the bytes")
 
     def release(self) -> None:
         """Let go of the memory; it stays until the last packet that shows it is freed."""

@@ -11,16 +11,20 @@ long as such an array lives.
 Thread rules: who begins a look ends it.  Meanwhile this end is closed to all other threads and processes.
 """
 
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wirespeed.core import calls
+from wirespeed.core.items import converted
 from wirespeed.core.mapping import Mapping
-from wirespeed.core.member import CONS, PROD, UNABLE
+from wirespeed.core.member import CONS, HELD, PROD, Member
 from wirespeed.core.ring import SLOTS
 from wirespeed.errors import GraphError, PeerError
+from wirespeed.jit.libc import thread_id
 
 if TYPE_CHECKING:
     from wirespeed.core.ring_memory import RingMemory
@@ -43,11 +47,44 @@ class Held:
     _side = CONS
     _done = "taken"
 
-    def __init__(self, memory: "RingMemory", length: int) -> None:
+    def __init__(self, memory: "RingMemory", begin: Callable[[], int]) -> None:
         self._memory = memory
-        self._length = length
+        self._length = 0
         self._kept = 0
         self._over = False
+        self._thread = thread_id()
+        before, self._token = memory.held[self._side], object()
+        # From here on __del__ gives back what is held, even if an interrupt keeps the answer from arriving.
+        memory.held[self._side] = self._token
+        try:
+            self._length = begin()
+        except GraphError:  # held by another look of this thread, which it stays
+            memory.held[self._side] = before
+            raise
+
+    def _end(self, kept: int) -> None:
+        """Finish, unless that was done, or another look has begun since."""
+        memory = self._memory
+        if self._over or not memory.open or memory.held[self._side] is not self._token:
+            return
+        member = Member.at(memory.members.own)
+        intent = member.prod if self._side == PROD else member.cons
+        if intent.state == HELD and intent.thread == self._thread:
+            calls.finish_hold.function(memory.binding, self._side, kept)
+        elif self._length:
+            self._over = True
+            raise PeerError("a recovery has given back what this look held; nothing was taken or shown by it")
+        self._over = True
+
+    def __del__(
+        self, ending: Callable[[], bool] = sys.is_finalizing
+    ) -> None:  # at the end there is no ``sys`` any more
+        if not ending() and hasattr(self, "_token"):
+            self._length = 0
+            self._end(0)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a look at a ring is not copied or pickled; copy its items")
 
     def __len__(self) -> int:
         return self._length
@@ -69,12 +106,12 @@ class Held:
         slots = _Slots(memory.mapping, address, length, memory.dtype, self._side == PROD)
         return np.asarray(slots).view(memory.dtype)
 
-    def _keep(self, k: int | None) -> None:
+    def _keep(self, k: Any) -> None:
         self._check()
         k = self._length if k is None else k
-        if not 0 <= k <= self._length:
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 0 <= k <= self._length:
             raise GraphError(f"{k} of {self._length} items cannot be {self._done}; give 0 to {self._length}")
-        self._kept = k
+        self._kept = int(k)
 
     def _check(self) -> None:
         if self._over or not self._memory.open:
@@ -84,13 +121,11 @@ class Held:
         return self
 
     def __exit__(self, kind: object, *rest: object) -> None:
-        if self._over or self._length == 0 or not self._memory.open:
-            self._over = True
-            return
-        self._over = True
-        kept = self._kept if kind is None else 0
-        if calls.finish_hold.function(self._memory.binding, self._side, kept) == UNABLE:
-            raise PeerError("a recovery has given back what this look held; nothing was taken or shown by it")
+        try:
+            self._end(self._kept if kind is None else 0)
+        finally:
+            self._length = 0  # an interrupt may have come before the end or behind it
+            self._end(0)
 
 
 class Look(Held):
@@ -113,13 +148,11 @@ class Room(Held):
     _side = PROD
     _done = "shown"
 
-    def put(self, items: NDArray[Any]) -> None:
-        """Write items of the ring's dtype to the first slots, and have them shown when the block ends."""
-        given = np.asarray(items)
-        if given.ndim != 1 or given.dtype != self._memory.dtype or len(given) > self._length:
-            raise GraphError(
-                f"up to {self._length} items of {self._memory.dtype} go into this room, got {given.shape} of {given.dtype}"
-            )
+    def put(self, items: Any) -> None:
+        """Write items to the first slots, and have them shown when the block ends."""
+        given = converted(items, self._memory.dtype)
+        if len(given) > self._length:
+            raise GraphError(f"up to {self._length} items of {given.dtype} go into this room, got {len(given)}")
         done = 0
         for run in self.runs:
             part = given[done : done + len(run)]

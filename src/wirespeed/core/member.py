@@ -88,6 +88,12 @@ def join(member, pid):
     return compare_exchange(Member(member), "pid", 0, pid)
 
 
+@kernel
+def inherit(member, dead, pid):
+    """Make the record of a dead process that of another; whether it still was the dead one's."""
+    return compare_exchange(Member(member), "pid", dead, pid)
+
+
 @kernel(inline=True)
 def intent_of(member, side):
     """The address of what a member is doing at one side."""

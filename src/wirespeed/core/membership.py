@@ -14,18 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from wirespeed.core.member import (
-    ABANDONED,
-    ACTIVE,
-    CLAIMED,
-    DONE,
-    HELD,
-    IDLE,
-    TAKEN,
-    WAITING,
-    Member,
-    join,
-)
+from wirespeed.core.member import ABANDONED, ACTIVE, CLAIMED, DONE, HELD, IDLE, TAKEN, WAITING, Member, inherit, join
 from wirespeed.errors import GraphError, PeerError
 from wirespeed.jit.libc import thread_id
 
@@ -80,17 +69,29 @@ class Membership:
         self.own = self._join(name.encode()[:32])
 
     def _join(self, name: bytes) -> int:
-        for at in self._records():
-            if join(at, self._self[0]):
+        # A record of the dead, who were doing nothing, is as good as one that is nobody's.
+        for at in [*self._records(), *(at for at, record in self.records() if self._forgotten(record))]:
+            if join(at, self._self[0]) or self._inherit(at):
                 record = Member.at(at)
                 record.started = self._self[1]
                 record.name[:] = list(name.ljust(32, b"\0"))
                 for counter in COUNTERS:
                     setattr(record, counter, 0)
-                return at
+                return int(at)
         raise GraphError(
             f"all {self.count} members of it are taken; give it more when it is made (members=), or recover() from dead ones"
         )
+
+    def _forgotten(self, record: Any) -> bool:
+        return not self.alive(record) and record.prod.state == record.cons.state == IDLE
+
+    def _inherit(self, at: int) -> bool:
+        record = Member.at(at)
+        before = record.pid
+        if not before or not self._forgotten(record):
+            return False
+        record.started = 0  # before another one has its number there
+        return bool(inherit(at, before, self._self[0]))
 
     def leave(self) -> None:
         """Give our record back."""

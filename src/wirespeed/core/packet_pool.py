@@ -9,20 +9,28 @@ half of the pool together: an allocation of n can only fail while more than half
 ``caches`` given, each of so many gets an equal part of that half (512 packets at most); without, or when more come,
 each gets half of what the ones before it left, down to none, which works as well and goes to the ring each time.  A
 shared pool has room for so many caches and no more, 16 unless ``caches`` says otherwise.
+
+Unmapping: arrays over packets refer to one array over the whole of the pool, and what the pool mapped itself is unmapped
+when it was closed and that array goes.  An array is no container to the garbage collector, so in a cycle of garbage it goes
+after every finalizer of the cycle.  A pool that nobody closed keeps its memory, for threads and handles may be on it; it
+leaves its members, if it is shared.
 """
 
 import ctypes
 import os
-from threading import Lock
+import sys
+from threading import RLock
 from typing import Any
+from weakref import WeakValueDictionary, finalize
 
 import numpy as np
 
 from wirespeed.core import audit as walk
 from wirespeed.core import ring
 from wirespeed.core.arena import Arena
-from wirespeed.core.cache import CacheStatistics, Handles, PoolCache, owned, statistics
+from wirespeed.core.cache import CacheStatistics, Handles, Opening, PoolCache, owned, statistics
 from wirespeed.core.membership import Peer
+from wirespeed.core.number import whole
 from wirespeed.core.packet import HEADROOM
 from wirespeed.core.pool import CACHE_LIMIT, FAULTS, HANDLES, RING, Cache, Pool, drain, enrol, init_packets, ring_length
 from wirespeed.core.shared_pool import (
@@ -39,6 +47,8 @@ from wirespeed.core.shared_pool import (
 from wirespeed.errors import GraphError
 
 ROOM = HEADROOM + 2048
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+_at: WeakValueDictionary[int, "PacketPool"] = WeakValueDictionary()  # open pools, by address
 
 
 class PacketPool:
@@ -51,8 +61,13 @@ class PacketPool:
     ``shared``, or a ``name``, makes a pool that other processes attach to, up to ``members`` of them, this one included;
     ``member_name`` is what the others call this process.  There, handles may be sent to any of them.
 
-    Thread rules: one thread makes, closes and opens caches; :meth:`alloc` and :meth:`free` are for any thread.
+    Thread rules: one thread makes, closes and opens caches; :meth:`alloc` and :meth:`free` are for any thread, also in the
+    middle of another call of its own (a finalizer, a signal's handler, a callback of external memory).
     """
+
+    address = 0
+    _shared: SharedPool | None = None
+    _bytes: Any = None
 
     def __init__(
         self,
@@ -66,6 +81,8 @@ class PacketPool:
         members: int = 16,
         member_name: str = "",
     ) -> None:
+        size, room, caches = whole(size, "pool size"), whole(room, "buffer room"), whole(caches, "caches")
+        members = whole(members, "members")
         if size < 1 or size > MOST_SIZE:
             raise GraphError(
                 f"pool size must be 1 to {MOST_SIZE}, got {size}; give the packets that may be under way at once"
@@ -91,7 +108,10 @@ class PacketPool:
             self._fill()
             there.publish(name)
         except BaseException:
-            there.close()
+            self.address, self._bytes = 0, None
+            opened.discard(self)
+            there.leave()
+            there.unmap()
             raise
 
     @classmethod
@@ -119,15 +139,21 @@ class PacketPool:
         self._expected = caches
         self._shared = shared
         self.left: walk.Audit | None = None
-        self._caches: list[int] = []
+        self._caches: dict[int, Opening] = {}
         self._names: dict[int, str] = {}
         self._arenas: dict[int, Arena] = {}
         self._failures = 0
-        self._lock = Lock()
+        self._lock = RLock()
         self._python: PoolCache | None = None
         if shared is not None:
             self.memory = self._view = None
             opened.add(self)
+        span = shared.size if shared is not None else bytes_for(size, room) - ALIGN
+        raw: Any = (ctypes.c_uint8 * span).from_address(address)
+        start = 0 if self._view is None else address - self._view.ctypes.data
+        # Of a buffer that was given it is a part, so that it keeps that.
+        self._bytes = np.frombuffer(raw, np.uint8) if self._view is None else self._view[start : start + span]
+        _at[address] = self
 
     def _fill(self) -> None:
         slots = 1 << self.size.bit_length()
@@ -141,7 +167,7 @@ class PacketPool:
     def cache(self, limit: int | None = None, *, arena: Arena | None = None, name: str = "") -> int:
         """A new cache of up to ``limit`` free packets, for one thread; its address.  ``name`` is for audits."""
         pool = self._live()
-        limit = self._share() if limit is None else limit
+        limit = self._share() if limit is None else whole(limit, "a cache's limit")
         if not 0 <= limit <= min(CACHE_LIMIT, self.size):
             raise GraphError(
                 f"a cache of this pool keeps 0 to {min(CACHE_LIMIT, self.size)} packets, got {limit}; what is kept in "
@@ -151,7 +177,7 @@ class PacketPool:
             if arena is not None:
                 raise GraphError("the caches of a shared pool lie with its packets; give no arena")
             address = self._shared.take_cache(limit, name)
-            self._caches.append(address)
+            self._caches[address] = Opening(address)
             return address
         size = HANDLES + 8 * (limit + 1)
         memory = arena or Arena(size)
@@ -159,7 +185,7 @@ class PacketPool:
         record = Cache.at(address)
         record.pool, record.limit, record.pid = pool, limit, os.getpid()
         enrol(address)
-        self._caches.append(address)
+        self._caches[address] = Opening(address)
         self._names[int(record.number)] = f"cache {record.number}" + (f" ({name})" if name else "")
         if not arena:
             self._arenas[address] = memory
@@ -178,32 +204,48 @@ class PacketPool:
         """A cache of its own for a thread that is no worker; leave its ``with``, or close it."""
         return PoolCache(self, limit, name)
 
+    def opening(self, cache: Any) -> Opening:
+        """That a cache of this pool is open: a :class:`PoolCache`, or the address of one that :meth:`cache` made."""
+        self._live()
+        if isinstance(cache, PoolCache):
+            cache = cache.opening
+        found = cache if isinstance(cache, Opening) else self._caches.get(whole(cache, "a cache"))
+        if found is None or self._caches.get(found.address) is not found:
+            raise GraphError(
+                "got what is no open cache of this pool, wanted one of open_cache() or cache(), until its close"
+            )
+        return found
+
     def close_cache(self, address: int) -> None:
         """Put what a cache holds into the pool and forget it; nobody may use it any more."""
         if address not in self._caches:
             raise GraphError(f"{address:#x} is no open cache of this pool; give what cache() returned, once")
         drain(address)
         self._failures += int(Cache.at(address).failures)
-        self._caches.remove(address)
+        self._caches.pop(address).address = 0
         if self._shared is not None:
             self._shared.give_cache(address)
         if address in self._arenas:
             self._arenas.pop(address).close()
 
     def alloc(self, n: int = 1) -> Handles:
-        """As :meth:`PoolCache.alloc`, for any thread: straight from the pool, one call at a time."""
+        """As :meth:`PoolCache.alloc`, for any thread: straight from the pool, one thread at a time."""
         with self._lock:
             return self._own_cache().alloc(n)
 
     def free(self, handles: Any) -> None:
-        """As :meth:`PoolCache.free`, for any thread: straight to the pool, one call at a time."""
+        """As :meth:`PoolCache.free`, for any thread: straight to the pool, one thread at a time."""
         with self._lock:
             self._own_cache().free(handles)
 
     def _own_cache(self) -> PoolCache:
         """The cache behind :meth:`alloc` and :meth:`free`.  It keeps nothing, so that it takes from nobody."""
-        if self._python is None:
-            self._python = PoolCache(self, 0, "pool.alloc()", guarded=True)
+        if self._python is None or not self._python.address:
+            made = PoolCache(self, 0, "pool.alloc()", guarded=True)
+            if self._python is not None and self._python.address:
+                made.close()  # what a finalizer called meanwhile has made one
+            else:
+                self._python = made
         return self._python
 
     def _live(self) -> int:
@@ -315,32 +357,63 @@ class PacketPool:
         ]
         return "\n".join(lines)
 
+    def holder(self, pool: int) -> Bytes | None:
+        """All bytes of the open pool at an address, this one or another; ``None`` when there is none."""
+        other = self if pool == self.address else _at.get(pool)
+        return other._bytes if other is not None and other.address else None
+
     def close(self) -> int:
         """Give up the memory, and unmap it if it is the pool's own; return how many packets had not come back.
 
-        A shared pool stays for the others, and they may have them.
+        A shared pool stays for the others, and they may have them.  While arrays over packets are left the memory stays,
+        and a shared pool's name with it.
         """
         if not self.address:
             return 0
         if self._shared is not None:
-            for cache in list(self._caches):
-                self.close_cache(cache)
+            self._close_caches()
         missing = self.in_use
         if missing and (self._shared is None or len(self.peers()) == 1):
             self.left = self.audit()
         self._failures = self.failures
-        self.address = 0
-        self._caches.clear()
+        self._over()
         for arena in self._arenas.values():
             arena.close()
         self._arenas.clear()
+        packets, self._bytes = self._bytes, None
         if self._shared is not None:
-            opened.discard(self)
-            self._shared.close()
+            self._shared.leave()
+            finalize(packets, self._shared.unmap).atexit = False
         elif self._own:
-            self.memory.close()
+            finalize(packets, self.memory.close).atexit = False
         self.memory = self._view = None
         return missing
+
+    def _close_caches(self) -> None:
+        for cache in list(self._caches):
+            self.close_cache(cache)
+
+    def _over(self) -> None:
+        """Have all that is done with this pool, its caches and its views from now on be an error."""
+        if _at.get(self.address) is self:
+            del _at[self.address]
+        self.address = 0
+        for opening in self._caches.values():
+            opening.address = 0
+        self._caches.clear()
+        opened.discard(self)
+
+    def __del__(self) -> None:
+        if self._shared is None or not self.address or sys.is_finalizing():
+            return  # what dies with its process is recovered from
+        self._close_caches()
+        self._over()
+        self._shared.leave()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a PacketPool cannot be copied or pickled; another process attaches to a shared one, by its name or its fd"
+        )
 
     def __enter__(self) -> "PacketPool":
         return self
@@ -365,7 +438,11 @@ def _place(memory: Any, size: int) -> tuple[int, Any]:
     if isinstance(memory, Arena):
         return memory.alloc(size - ALIGN, ALIGN), view
     if isinstance(memory, tuple):
-        address, have = memory
+        if len(memory) != 2:
+            raise GraphError(f"a pool's memory was given as {memory!r:.60}, wanted (address, size)")
+        address, have = whole(memory[0], "the address of memory"), whole(memory[1], "the size of memory")
+        if address <= 0:
+            raise GraphError(f"got address {address} for a pool's memory, wanted that of memory of yours")
     else:
         try:
             view = np.frombuffer(memory, np.uint8)

@@ -8,7 +8,7 @@ which converts (:mod:`wirespeed.core.items`) and waits (:mod:`wirespeed.core.wai
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from wirespeed.core import calls, recovery
-from wirespeed.core.calls import GONE, NO_ARRAY
+from wirespeed.core.calls import GONE, NO_ARRAY, SHUT
 from wirespeed.core.items import converted, fitting, item_type, whole
 from wirespeed.core.look import Look, Room
 from wirespeed.core.member import CONS, PROD, UNABLE
@@ -97,6 +97,7 @@ class Ring:
         self._put_one, self._take_one = _single_calls(memory)
         self._take_list: Any = calls.dequeue_objects.function if self._objects else None
         self._most = int(memory.capacity)
+        self._closing = False
 
     # Putting in.
 
@@ -107,7 +108,7 @@ class Ring:
             return True
         if GONE < code < UNABLE:  # it is in its slot, and must only be published
             return self._waiting.settle(code, PROD) == 1
-        return self._enqueue_slowly([item], True, timeout_s) == 1
+        return self._enqueue_slowly([item], True, timeout_s, NO_ARRAY) == 1
 
     def enqueue_bulk(self, items: Items, timeout_s: float | None = 0.0) -> int:
         """Put all items in, or none; how many."""
@@ -200,11 +201,11 @@ class Ring:
         For ``with``; see :mod:`wirespeed.core.look`.  Only where ``cons`` is ``"st"`` or ``"hts"``, for others could
         not be kept from what is behind them.
         """
-        return Look(self._memory, self._hold(CONS, n, exact, timeout_s))
+        return Look(self._memory, lambda: self._hold(CONS, n, exact, timeout_s))
 
     def reserve(self, n: int = BURST, *, exact: bool = False, timeout_s: float | None = 0.0) -> Room:
         """Room for up to ``n`` items, to be written in place and shown by the room; ``prod`` is ``"st"`` or ``"hts"``."""
-        return Room(self._memory, self._hold(PROD, n, exact, timeout_s))
+        return Room(self._memory, lambda: self._hold(PROD, n, exact, timeout_s))
 
     def _hold(self, side: int, n: int, exact: bool, timeout_s: float | None) -> int:
         self._waiting.check_open()
@@ -235,8 +236,8 @@ class Ring:
     def _enqueue_slowly(self, items: Items, exact: bool, timeout_s: float | None, code: int = 0) -> int:
         if GONE < code < UNABLE:
             return self._waiting.settle(code, PROD)
-        given = list(items) if self._objects else converted(items, self.dtype)
         deadline = Deadline(timeout_s)
+        given = items if code != NO_ARRAY and isinstance(items, np.ndarray | list) else self._given(items, exact)
         while len(given):
             code = self._put(self._at, given, exact)
             if code > 0:
@@ -248,8 +249,23 @@ class Ring:
                 return claimed
             elif claimed < 0:
                 return 0
-        self._waiting.check_open()
+        self._waiting.check_open(SHUT if self._memory.open and self._memory.record.closed else 0)
         return 0
+
+    def _given(self, items: Any, exact: bool) -> Any:
+        """The items as an entry takes them; of a burst, no more than can ever go in."""
+        try:
+            some = items if exact or len(items) <= self._most else items[: self._most]
+        except TypeError:  # no length, or no slices
+            some = items
+        if not self._objects:
+            return converted(some, self.dtype)
+        try:
+            return list(some)
+        except TypeError as error:
+            raise GraphError(
+                f"objects go in as a list or anything like it, got {some!r}; for one there is enqueue()"
+            ) from error
 
     def _take_some(self, n: int, exact: bool, timeout_s: float | None) -> Any:
         if self._objects:
@@ -258,8 +274,12 @@ class Ring:
                 if got:
                     return got
             return self._objects_of(whole(n), exact, timeout_s)
-        if type(n) is not int or n < 0:
+        if type(n) is not int or not 0 <= n <= self._most:
             n = whole(n)
+            if n > self._most:
+                if exact:
+                    self._waiting.wait(CONS, n, Deadline(timeout_s))
+                n = 0 if exact else self._most
         out = np.empty(n, self.dtype)
         count = self._take(self._at, out, exact)
         if count <= 0:
@@ -313,16 +333,19 @@ class Ring:
     @property
     def free_count(self) -> int:
         """Slots free; exact while nobody works on it."""
+        self._waiting.check_open()
         return self.capacity - len(self)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is in it."""
+        self._waiting.check_open()
         return len(self) == 0
 
     @property
     def is_full(self) -> bool:
         """Whether nothing more fits."""
+        self._waiting.check_open()
         return len(self) == self.capacity
 
     @property
@@ -373,6 +396,7 @@ class Ring:
         changed.  In ``"mt"`` and ``"rts"`` what goes back may be older than what another consumer has taken meanwhile.
         """
         self._waiting.check_open()
+        Deadline(timeout_s)
         return recovery.recover(self._memory, timeout_s)
 
     def statistics(self) -> "Statistics":
@@ -387,20 +411,30 @@ class Ring:
         return self._memory.dump()
 
     def close(self) -> None:
-        """Leave it; its memory goes when the last one does.  Waits for this object's own waiting threads."""
-        if not self._memory.open:
+        """Leave it; its memory goes when the last one does.
+
+        Other threads that wait in this object's calls get a :class:`GraphError`; it returns when they are out.
+        """
+        if not self._memory.open or self._closing:
             return
+        self._closing = True
         if self._objects:
+            self._memory.record.closed = 1  # what is let go of may run programs that would put in more
             while self._objects_of(self.capacity, False, 0.0):
                 pass
         self._memory.part()  # from now on every call finds it closed
         self._waiting.leave()
         self._memory.close()
 
-    def __del__(self) -> None:
+    def __del__(
+        self, ending: Callable[[], bool] = sys.is_finalizing
+    ) -> None:  # at the end there is no ``sys`` any more
         # Objects that are still in it are let go of; memory and name go by themselves.
-        if hasattr(self, "_take_list") and self._objects and not sys.is_finalizing():
+        if not ending() and hasattr(self, "_closing") and self._objects:
             self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a ring is not copied or pickled; hand its name or descriptor on, and attach() there")
 
     def __enter__(self) -> "Ring":
         return self
@@ -426,8 +460,8 @@ class Statistics:
     empty: int  # calls that found too few
 
 
-def _sync(side: str, name: str) -> int:
-    if name not in SYNCS:
+def _sync(side: str, name: Any) -> int:
+    if not isinstance(name, str) or name not in SYNCS:
         raise GraphError(f"{side} must be one of {', '.join(map(repr, SYNCS))}, got {name!r}")
     return SYNCS[name]
 

@@ -1,8 +1,11 @@
 """What a ring of Python's lies in: its own memory or a segment, its members' records, and this process's binding."""
 
 import ast
+import errno
 import mmap
+import os
 import time
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,6 +41,7 @@ class RingMemory:
         self.owner = owner
         self.mapping = owner if isinstance(owner, Mapping) else owner.mapping
         self.members = members
+        self.held: list[object] = [None, None]  # who looks at an end: PROD, CONS
         self.private = isinstance(owner, Mapping)
         self.slots, self.capacity = self.record.mask + 1, self.record.capacity
         self._page = Mapping(mmap.PAGESIZE, own=True)  # it outlives the ring: calls into a closed one look at it
@@ -47,6 +51,8 @@ class RingMemory:
         record.array_type, record.descr = id(np.ndarray), id(dtype)
         record.list_type, record.int_type = id(list), id(int)
         record.patience = ENDLESS if self.private else PATIENCE
+        # A program that forgets to close leaves as well, when the ring is collected or the interpreter ends.
+        self._depart = weakref.finalize(self, _depart, os.getpid(), self.ring, members, self.mapping)
 
     @property
     def record(self) -> Any:
@@ -128,13 +134,15 @@ class RingMemory:
         exact: bool,
         shared: bool,
         name: str,
-        members: int,
-        own: str,
+        members: Any,
+        own: Any,
     ) -> "RingMemory":
         """A new ring, in a segment when ``shared``."""
         slots, capacity = _slots(size, exact)
-        if not 1 <= members <= MOST_MEMBERS:
+        if not isinstance(members, int) or not 1 <= members <= MOST_MEMBERS:
             raise GraphError(f"a ring can have 1 to {MOST_MEMBERS} members, got {members}")
+        if not isinstance(own, str):
+            raise GraphError(f"member_name must be a text, got {own!r}")
         if shared and dtype.hasobject:
             raise GraphError("Python objects cannot leave their process; give a dtype of numbers for a shared ring")
         arrays.check()
@@ -149,8 +157,10 @@ class RingMemory:
         else:
             try:
                 owner = Mapping(total)
-            except OSError as error:
-                raise PortError(error.errno, f"no memory of {total} bytes for the ring: {error.strerror}") from error
+            except (OSError, OverflowError, ValueError) as error:
+                raise PortError(
+                    errno.ENOMEM, f"no memory of {total} bytes for the ring ({error}); make it smaller"
+                ) from error
             base = owner.address
         try:
             at = base + DTYPE_ROOM
@@ -208,12 +218,18 @@ class RingMemory:
     def close(self) -> None:
         """Leave the ring, when no thread is in a call any more; its memory goes with the last array over its slots."""
         self.part()
-        for side in (PROD, CONS):  # what a call that was interrupted had claimed, if its turn has come
-            finish(self.ring, self.members.own + INTENT * side, side, 0)
-        self.members.leave()
+        self._depart()
         if isinstance(self.owner, segment.Segment):
             self.owner.close()
         self.mapping = None
+
+
+def _depart(owner: int, ring: int, members: Membership, mapping: Mapping | None) -> None:
+    """Leave a ring, which ``mapping`` keeps mapped until it is done; not on behalf of the process we are a fork of."""
+    if os.getpid() == owner and mapping is not None:
+        for side in (PROD, CONS):  # what a call that was interrupted had claimed, if its turn has come
+            finish(ring, members.own + INTENT * side, side, 0)
+        members.leave()
 
 
 def _slots(size: Any, exact: bool) -> tuple[int, int]:
@@ -260,7 +276,7 @@ def _read_dtype(base: int) -> np.dtype[Any]:
     text = libc.copy_out(base, DTYPE_ROOM).rstrip(b"\0")
     try:
         dtype = np.lib.format.descr_to_dtype(ast.literal_eval(text.decode()))
-    except (ValueError, SyntaxError, TypeError, UnicodeDecodeError) as error:
+    except (ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError) as error:
         raise PeerError(f"the ring's dtype cannot be read: {text[:80]!r}") from error
     if dtype.hasobject:
         raise PeerError("the ring says that it holds Python objects, which cannot leave their process")

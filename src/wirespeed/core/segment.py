@@ -138,8 +138,11 @@ def create(kind: int, size: int, layouts: Sequence[Layout], *, name: str = "", f
 
 def _available() -> int:
     """Bytes of memory that can be had without harm."""
-    with open("/proc/meminfo", encoding="ascii") as f:
-        return next(int(line.split()[1]) << 10 for line in f if line.startswith("MemAvailable:"))
+    try:
+        with open("/proc/meminfo", encoding="ascii") as f:
+            return next(int(line.split()[1]) << 10 for line in f if line.startswith("MemAvailable:"))
+    except OSError as error:
+        raise PortError(error.errno, f"how much memory there is cannot be told: {error.strerror}") from error
 
 
 def publish(segment: Segment, name: str = "") -> None:
@@ -164,10 +167,9 @@ def attach(kind: int, what: str, layouts: Sequence[Layout], *, name: str = "", f
     where = f"named {name!r}" if name else f"at descriptor {fd}"
     try:
         mine = os.open(check_name(name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW) if name else os.dup(fd)
-    except OSError as error:
-        raise PortError(
-            error.errno, f"no {what} {where}: {error.strerror}; has its maker started, and does it still run?"
-        ) from error
+    except (OSError, OverflowError) as error:
+        code, why = (error.errno, error.strerror) if isinstance(error, OSError) else (errno.EBADF, str(error))
+        raise PortError(code, f"no {what} {where}: {why}; has its maker started, and does it still run?") from error
     try:
         segment = _checked(mine, kind, what, where, layouts)
     except BaseException:

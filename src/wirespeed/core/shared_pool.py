@@ -16,15 +16,16 @@ What a packet refers to must be in the same pool when it goes to another process
 and whose bytes it shows.  External memory is of one process, as its callback is, so no packet of such a pool may be
 attached to it.
 
-In one process a segment is mapped once, however often it is attached to.  A fork of the process has the mapping, but not
-the pool: it attaches by itself.
+In one process a segment is mapped once, however often it is attached to.  It is unmapped, and its name taken away, when
+all pools are closed and no array over its packets is left.  A fork of the process has the mapping, but not the pool: it
+attaches by itself.
 
 Thread rules: one thread at a time, as for the pool.
 """
 
 import os
 from dataclasses import dataclass
-from threading import Lock
+from threading import RLock
 from typing import Any
 from weakref import WeakSet
 
@@ -88,7 +89,7 @@ class _Mapping:
 
     def __init__(self, owner: segment.Segment) -> None:
         self.owner = owner
-        self.users = 0
+        self.users = 1
         status = os.fstat(owner.fd)
         self.key = status.st_dev, status.st_ino
 
@@ -102,7 +103,7 @@ class _Mapping:
 
 
 _mappings: dict[tuple[int, int], _Mapping] = {}
-_mapping = Lock()
+_mapping = RLock()  # an array that is collected under it gives its mapping up
 opened: WeakSet[Any] = WeakSet()  # pools, which a fork does not have
 
 
@@ -130,7 +131,7 @@ class SharedPool:
         self.most = min(CACHE_LIMIT, size)
         self.members = Membership(at, members, member_name)
         self.names: dict[int, str] = {}  # of caches that others had
-        mapping.users += 1
+        self.size = at - self.address  # bytes, packets and caches
 
     @classmethod
     def create(cls, size: int, room: int, name: str, caches: int, members: int, member_name: str) -> "SharedPool":
@@ -158,13 +159,14 @@ class SharedPool:
     def attach(cls, name: str, fd: int, member_name: str) -> "SharedPool":
         """The pool of another process."""
         with _mapping:
-            mapping = _find(name, fd) or _Mapping(segment.attach(KIND, "pool", LAYOUTS, name=name, fd=fd))
+            mapping = _find(name, fd)
+            if mapping is None:
+                mapping = _Mapping(segment.attach(KIND, "pool", LAYOUTS, name=name, fd=fd))
             try:
                 sizes = _check(mapping.owner)
                 shared = cls(mapping, *sizes, member_name)
             except BaseException:
-                if not mapping.users:
-                    mapping.owner.close()
+                mapping.close()
                 raise
             _mappings[mapping.key] = mapping
             return shared
@@ -209,9 +211,12 @@ class SharedPool:
         """Have a cache that was emptied be nobody's."""
         give_up(address)
 
-    def close(self) -> None:
-        """Leave the pool."""
+    def leave(self) -> None:
+        """Be no member any more."""
         self.members.leave()
+
+    def unmap(self) -> None:
+        """Give up this user's part in the mapping."""
         self._mapping.close()
 
     def recover(self) -> PoolRecovery:
@@ -312,12 +317,17 @@ def _name(record: Any) -> str:
 
 
 def _find(name: str, fd: int) -> _Mapping | None:
-    """The mapping of a segment that this process has already."""
+    """The mapping of a segment that this process has already, for one more user."""
     try:
         status = os.stat(segment.check_name(name)) if name else os.fstat(fd)
     except OSError:
         return None  # attaching says what is wrong
-    return _mappings.get((status.st_dev, status.st_ino))
+    mapping = _mappings.get((status.st_dev, status.st_ino))
+    if mapping is None:
+        return None
+    mapping.users += 1
+    # Its last user, an array, may have been collected just before that.
+    return mapping if mapping.owner.address else None
 
 
 def _check(owner: segment.Segment) -> tuple[int, int, int, int]:

@@ -266,6 +266,35 @@ def release(ring, stage, token, count, items, metadata):
     return i64(count)
 
 
+@kernel
+def acquire_noted(ring, stage, items, metadata, n, exact, note):
+    """:func:`acquire`, for who can be stopped before the result is looked at: what is acquired stands in a note as well.
+
+    The note is 8 bytes, in the form of the state of a slot that is in work, or 0 for nothing.
+    """
+    count, token, _ = acquire(ring, stage, items, metadata, n, exact)
+    State(note).word = _word(token, STARTED, count) if count != 0 else u64(0)
+    return count
+
+
+@kernel
+def release_noted(ring, stage, note, items, metadata):
+    """:func:`release` what stands in a note, and strike it out there."""
+    word = State(note).word
+    count = release(ring, stage, u32(word), i64(word >> u64(32)) & MOST, items, metadata)
+    State(note).word = u64(0)
+    return count
+
+
+@kernel
+def give_back(ring, stage, note):
+    """Release what stands in a note as it is, unless somebody has by its token: that is nothing to be counted."""
+    word = State(note).word
+    if word != u64(0) and load_relaxed(_state(ring, _first(u32(word), stage)), "word") == word:
+        release(ring, stage, u32(word), i64(word >> u64(32)) & MOST, 0, 0)
+    State(note).word = u64(0)
+
+
 @kernel(inline=True)
 def runs(ring, stage, token, count, metadata):
     """Where the slots (or, if so asked, the metadata) of acquired items lie: (address, how many of them, address of the rest).

@@ -1,23 +1,39 @@
 """The staged ordered ring from Python: NumPy arrays in and out, and a ``with`` around what a stage works on.
 
+Theory of operation
+-------------------
+Kernels run without the GIL on addresses, so a call keeps a reference to the memory for as long as it is in one, and a
+call that waits asks for the memory anew each time it looks.  Closing only drops the ring's own reference: who is in a
+kernel then ends in peace, and the next look finds the ring closed.
+
+An exception can come between any two steps of Python, for handlers of signals raise them.  So what a stage acquires is
+noted by the kernel itself, in memory of the :class:`Work` that is made before: whatever becomes of the call, the items
+are released with that object.
+
 Thread rules: any thread may call anything, as far as the two ends' syncs allow (``st`` is for one thread at that end).
-Whoever closes or resets the ring makes sure that nobody works on it.  A call holds no lock and lets other threads run.
+Whoever resets the ring makes sure that nobody works on it.  A call holds no lock and lets other threads run.
 """
 
 import ctypes
-import math
+import dataclasses
+import numbers
+import operator
+import os
+import sys
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from wirespeed.core import staged
 from wirespeed.core.arena import Arena
+from wirespeed.core.items import converted, item_type, shape_of
+from wirespeed.core.mapping import Mapping
 from wirespeed.core.ring import HTS, MT, RTS, ST, End
 from wirespeed.core.staged import Staged
-from wirespeed.errors import GraphError
+from wirespeed.errors import GraphError, PortError
 
 SYNCS = {"st": ST, "mt": MT, "rts": RTS, "hts": HTS}
 NAP = 0.0002  # seconds between two looks of a call that waits; shorter ones cost a core and see little sooner
@@ -31,45 +47,62 @@ class StageLength(NamedTuple):
     working: int
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Memory:
+    """Where a ring lies, from its making or reset on; ``owner`` stays mapped for as long as something refers to this."""
+
+    owner: Mapping | Arena
+    at: int
+    pid: int  # whose it is; 0 for memory that a fork shares
+
+
+class _Slots:
+    """What NumPy makes an array of: some successive slots, whose memory it keeps mapped."""
+
+    def __init__(self, memory: _Memory, address: int, size: int) -> None:
+        self._memory = memory
+        self.__array_interface__ = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
+
+
 class _Column:
-    """How items or metadata look as a NumPy array: ``base`` elements, ``shape`` of them for each item."""
+    """How items or metadata look as a NumPy array."""
 
     def __init__(self, dtype: DTypeLike, what: str) -> None:
-        self.dtype = np.dtype(dtype)
-        self.base: np.dtype[Any] = self.dtype.base
-        self.shape = self.dtype.shape
-        self.size = self.dtype.itemsize
         self.what = what
+        try:
+            self.dtype = item_type(dtype)
+        except GraphError as error:
+            raise GraphError(f"{what}: {error}") from error
+        self.size = self.dtype.itemsize
         if self.dtype.hasobject:
             raise GraphError(
                 f"{what} of type {self.dtype} hold Python objects, which cannot be shared; give numbers or records"
             )
 
     def empty(self, n: int) -> Array:
-        return np.empty((n, *self.shape), self.base)
+        return np.empty(n, self.dtype)
 
-    def at(self, address: int, n: int) -> Array:
-        memory = np.ctypeslib.as_array((ctypes.c_uint8 * (self.size * n)).from_address(address))
-        return memory.view(self.base).reshape(n, *self.shape)
+    def at(self, memory: _Memory, address: int, n: int) -> Array:
+        return np.asarray(_Slots(memory, address, self.size * n)).view(self.dtype)
 
     def given(self, values: Any) -> Array:
         """``values`` as a contiguous array of ours, without a copy where it is one."""
-        array = np.asarray(values) if isinstance(values, np.ndarray) else np.asarray(values, self.base)
-        if array.shape[1:] != self.shape or array.ndim == 0:
-            wanted = ", ".join(["n", *map(str, self.shape)])
-            raise GraphError(f"{self.what} came in the shape {array.shape}, wanted ({wanted}); reshape the array")
-        if not np.can_cast(array.dtype, self.base, "same_kind"):
-            raise GraphError(f"{self.what} came as {array.dtype}, wanted {self.base}; convert them with astype()")
-        return np.ascontiguousarray(array, self.base)
+        if type(values) is np.ndarray and values.dtype == self.dtype and values.ndim == 1:
+            return np.ascontiguousarray(values)
+        try:
+            return converted(values, self.dtype)
+        except GraphError as error:
+            raise GraphError(f"{self.what}: {error}") from error
 
-    def room(self, array: Array, n: int) -> int:
+    def room(self, array: Any, n: int) -> int:
         """The address of a caller's array that ``n`` of ours are to be written to."""
-        if array.dtype != self.base or array.shape[1:] != self.shape or not array.flags.carray or len(array) < n:
+        fits = isinstance(array, np.ndarray) and array.dtype == self.dtype and array.ndim == 1
+        if not fits or not array.flags.carray or len(array) < n:
             raise GraphError(
-                f"room for {n} {self.what} of type {self.dtype} is wanted, got {len(array)} of {array.dtype};"
+                f"room for {n} {self.what} of type {self.dtype} is wanted, got {shape_of(array)};"
                 " give a writable, contiguous array of that type and length"
             )
-        return array.ctypes.data
+        return int(array.ctypes.data)
 
 
 class Work:
@@ -78,25 +111,58 @@ class Work:
     They are copies that are written back at the release, or with ``in_place`` the slots themselves: then ``runs`` (and
     ``metadata_runs``) are one or two arrays over them, the second what lies at the start of the slots, not to be
     touched after the release.  When the body raises, copies are dropped and the items are released as they were (in
-    place: as they are), for otherwise all that is behind them would wait for ever; the exception goes on.
+    place: as they are), for otherwise all that is behind them would wait for ever; the exception goes on.  So are they
+    when the last reference to this object goes: keep it even if the release is by its ``token``.
     """
 
-    def __init__(self, ring: "StagedRing", stage: int, token: int, n: int) -> None:
-        self.ring, self.stage, self.token, self.count = ring, stage, token, n
+    _memory: _Memory | None = None  # so it is from before the first instruction of __init__ on
+
+    def __init__(self, ring: "StagedRing", stage: int) -> None:
+        self._note = np.zeros(1, np.uint64)  # kernels write here what is to be released,
+        self._note_at = int(self._note.ctypes.data)  # by its address
+        self.ring, self.stage, self.token, self.count = ring, stage, 0, 0
         self.items: Array | None = None
         self.metadata: Array | None = None
         self.runs: tuple[Array, ...] = ()
         self.metadata_runs: tuple[Array, ...] = ()
-        self._is_open = n > 0
+
+    def _acquire(self, memory: _Memory, n: int, exact: bool) -> int:
+        self._memory = memory
+        where = (0 if column is None else column.ctypes.data for column in (self.items, self.metadata))
+        return int(staged.acquire_noted(memory.at, self.stage, *where, n, exact, self._note_at))
+
+    def _show(self, count: int, item: _Column, metadata: _Column | None) -> None:
+        """Have the attributes tell what was acquired."""
+        self.count, self.token = count, int(self._note[0]) & 0xFFFFFFFF
+        if self.items is not None:
+            self.items, self.metadata = self.items[:count], None if self.metadata is None else self.metadata[:count]
+        elif count:
+            self.runs = self._slots(item, False)
+            self.metadata_runs = () if metadata is None else self._slots(metadata, True)
+
+    def _slots(self, column: _Column, is_metadata: bool) -> tuple[Array, ...]:
+        memory = self._memory
+        assert memory is not None
+        first, straight, rest = staged.runs(memory.at, self.stage, self.token, self.count, is_metadata)
+        runs = (column.at(memory, first, straight),)
+        return (*runs, column.at(memory, rest, self.count - straight)) if rest else runs
+
+    @property
+    def _is_open(self) -> bool:
+        return bool(self._note[0])
 
     def release(self, *, unchanged: bool = False) -> None:
         """Hand the items to the next stage, as ``items`` and ``metadata`` now are or ``unchanged``.  Only once."""
         if self.count and not self._is_open:
             raise GraphError("these items were released already; release what was acquired once")
         if self._is_open:
-            items, metadata = (None, None) if unchanged else (self.items, self.metadata)
-            done = self.ring.release(self.stage, self.token, self.count, items, metadata)
-            self._is_open = False
+            memory = self.ring._open()
+            if memory is not self._memory:
+                raise GraphError("the ring was reset after these items were acquired; acquire others")
+            values = (None, None) if unchanged else (self.items, self.metadata)
+            given = self.ring._values(self.count, *values)
+            where = (0 if array is None else array.ctypes.data for array in given)
+            done = staged.release_noted(memory.at, self.stage, self._note_at, *where)
             self.runs = self.metadata_runs = ()
             if not done:
                 raise GraphError(
@@ -104,15 +170,35 @@ class Work:
                     " by its token before, so leave the release to one of the two"
                 )
 
+    def _give_back(self) -> None:
+        """Release unchanged what can still be released."""
+        memory = self._memory
+        if memory is not None and self._is_open and self.ring._has(memory):
+            staged.give_back(memory.at, self.stage, self._note_at)
+            self.runs = self.metadata_runs = ()
+
     def __enter__(self) -> "Work":
         return self
 
     def __exit__(self, kind: Any, *exc: Any) -> None:
-        if self._is_open:  # the body may have released them
-            self.release(unchanged=kind is not None)
+        if kind is not None:
+            self._give_back()
+        elif self._is_open:  # the body may have released them
+            try:
+                self.release()
+            except BaseException:
+                self._give_back()  # they were replaced by what cannot be written back, or a signal's handler raised
+                raise
+
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ending():  # a kernel that must be compiled or loaded first finds no Python any more
+            self._give_back()
 
     def __len__(self) -> int:
         return self.count
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("what a stage acquired cannot be copied or pickled, for it is released once; copy its items")
 
     def __repr__(self) -> str:
         return f"<Work of stage {self.stage}, {self.count} items{'' if self._is_open else ', released'}>"
@@ -121,10 +207,10 @@ class Work:
 class StagedRing:
     """A ring of up to ``size`` items that pass ``stages`` in place; they leave in the order in which they came.
 
-    ``dtype`` is an item's type (any of a multiple of 4 bytes: numbers, records, ``("u4", 5)``), ``metadata`` that of a
-    second column beside it, which stages can hand on without touching the items.  ``prod`` and ``cons`` are the syncs
-    of the ends: ``mt``, ``st``, ``rts`` or ``hts``.  Memory of its own unless ``arena`` is given.  What is enqueued
-    without metadata has some of an earlier item.
+    ``dtype`` is an item's type (any of a multiple of 4 bytes: numbers, records), ``metadata`` that of a second column
+    beside it, which stages can hand on without touching the items.  ``prod`` and ``cons`` are the syncs of the ends:
+    ``mt``, ``st``, ``rts`` or ``hts``.  Memory of its own unless ``arena`` is given; that is closed by whoever made it,
+    when nobody works on the ring.  What is enqueued without metadata has some of an earlier item.
 
     ``bulk`` calls are for all or nothing, ``burst`` calls for as many as there are.  With ``timeout_s`` a call that would
     do nothing looks again until then (None: for ever), sleeping in between.
@@ -141,28 +227,51 @@ class StagedRing:
         cons: str = "mt",
         arena: Arena | None = None,
     ) -> None:
-        for end, sync in (("prod", prod), ("cons", cons)):
-            if sync not in SYNCS:
+        ends: tuple[tuple[str, Any], ...] = (("prod", prod), ("cons", cons))
+        for end, sync in ends:
+            if not isinstance(sync, str) or sync not in SYNCS:
                 raise GraphError(f"{end} must be one of {', '.join(SYNCS)}, got {sync!r}; mt is for several threads")
+        self.size, self.stages = _whole(size, "size"), _whole(stages, "stages")
         self._item = _Column(dtype, "items")
         self._metadata = None if metadata is None else _Column(metadata, "metadata")
-        sizes = self._item.size, 0 if self._metadata is None else self._metadata.size
-        self._bytes = staged.size_of(size, stages, *sizes)
-        if self._metadata is not None and self._metadata.size == 0:
-            raise GraphError(f"metadata of type {self._metadata.dtype} has 0 bytes; give None for no metadata")
-        self.size, self.stages = size, stages
+        self._sizes = self._item.size, 0 if self._metadata is None else self._metadata.size
         self.prod, self.cons = prod, cons
-        self._own = arena is None
-        self.arena = arena or Arena(self._bytes + 128)
-        self._at = self.arena.alloc(self._bytes, 128)
-        staged.init(self._at, size, stages, *sizes)
+        length = staged.size_of(self.size, self.stages, *self._sizes)
+        if arena is None:
+            try:
+                owner = Mapping(length)
+            except OSError as error:
+                raise PortError(error.errno, f"no memory of {length} bytes for the ring: {error.strerror}") from error
+            memory = _Memory(owner, owner.address, os.getpid())
+        else:
+            memory = _Memory(arena, arena.alloc(length, 128), 0 if arena.fd >= 0 else os.getpid())
+        staged.init(memory.at, self.size, self.stages, *self._sizes)
+        self._memory: _Memory | None = memory
+
+    def _open(self) -> _Memory:
+        """The memory, to be referred to for as long as it is looked at; raises when the ring cannot be used."""
+        memory = self._memory
+        if memory is None:
+            raise GraphError("this ring is closed; use it inside its `with`, or make another")
+        if memory.owner.address == 0:
+            raise GraphError("this ring's arena is closed; use the ring inside the arena's `with`, or make another")
+        if memory.pid not in (0, os.getpid()):
+            raise GraphError(f"this ring belongs to process {memory.pid}, not to its fork; make one here")
+        return memory
+
+    def _has(self, memory: _Memory | None) -> bool:
+        """Whether the ring lies there, now and in this process."""
+        return (
+            memory is not None
+            and self._memory is memory
+            and memory.owner.address != 0
+            and memory.pid in (0, os.getpid())
+        )
 
     @property
     def address(self) -> int:
-        """Of the ring's record, for kernels."""
-        if not self._at:
-            raise GraphError("this ring is closed; use it inside its `with`, or make another")
-        return self._at
+        """Of the ring's record, for kernels; good until the ring is closed."""
+        return self._open().at
 
     def enqueue_bulk(self, items: Any, metadata: Any = None, *, timeout_s: float | None = 0) -> int:
         """Put all of ``items`` in, or none; return how many."""
@@ -180,7 +289,7 @@ class StagedRing:
         n, sync = len(array), SYNCS[self.prod]
         where = array.ctypes.data, 0 if beside is None else beside.ctypes.data
         self._can_fit(n, exact, timeout_s)
-        return int(_patient(lambda: staged.enqueue(self.address, *where, n, exact, sync), n, timeout_s)[0])
+        return self._patient(lambda memory: staged.enqueue(memory.at, *where, n, exact, sync)[0], n, timeout_s)
 
     def dequeue_bulk(self, n: int, metadata: Array | None = None, *, timeout_s: float | None = 0) -> Array:
         """Take ``n`` items that have passed all stages, or none."""
@@ -191,11 +300,10 @@ class StagedRing:
         return self._dequeue(n, metadata, False, timeout_s)
 
     def _dequeue(self, n: int, metadata: Array | None, exact: bool, timeout_s: float | None) -> Array:
-        self._can_fit(n, exact, timeout_s)
-        n, sync = self._at_most(n, exact), SYNCS[self.cons]
+        n, sync = self._at_most(n, exact, timeout_s), SYNCS[self.cons]
         array = self._item.empty(n)
         where = array.ctypes.data, 0 if metadata is None else self._has_metadata().room(metadata, n)
-        return array[: _patient(lambda: staged.dequeue(self.address, *where, n, exact, sync), n, timeout_s)[0]]
+        return array[: self._patient(lambda memory: staged.dequeue(memory.at, *where, n, exact, sync)[0], n, timeout_s)]
 
     def acquire(
         self, stage: int, n: int, *, exact: bool = False, in_place: bool = False, timeout_s: float | None = 0
@@ -204,34 +312,38 @@ class StagedRing:
 
         An empty :class:`Work`, of ``count`` 0, when there are none.
         """
+        stage, exact = _whole(stage, "stage"), bool(exact)
         if not 0 <= stage < self.stages:
             raise GraphError(f"this ring has the stages 0 to {self.stages - 1}, got {stage}; name one of these")
-        self._can_fit(n, exact, timeout_s)
-        n = self._at_most(n, exact)
-        items = None if in_place else self._item.empty(n)
-        beside = None if in_place or self._metadata is None else self._metadata.empty(n)
-        where = (0 if column is None else column.ctypes.data for column in (items, beside))
-        call = (self.address, int(stage), *where, n, exact)
-        count, token, _ = _patient(lambda: staged.acquire(*call), n, timeout_s)
-        work = Work(self, stage, token, count)
-        if items is not None:
-            work.items, work.metadata = items[:count], None if beside is None else beside[:count]
-        elif count:
-            work.runs = self._runs(self._item, stage, token, count, False)
-            if self._metadata is not None:
-                work.metadata_runs = self._runs(self._metadata, stage, token, count, True)
+        n = self._at_most(n, exact, timeout_s)
+        work = Work(self, stage)
+        if not in_place:
+            work.items = self._item.empty(n)
+            work.metadata = None if self._metadata is None else self._metadata.empty(n)
+        try:
+            count = self._patient(lambda memory: work._acquire(memory, n, exact), n, timeout_s)
+            work._show(count, self._item, self._metadata)
+        except BaseException:
+            work._give_back()  # now, for the exception's traceback refers to it
+            raise
         return work
-
-    def _runs(self, column: _Column, stage: int, token: int, count: int, is_metadata: bool) -> tuple[Array, ...]:
-        first, straight, rest = staged.runs(self.address, stage, token, count, is_metadata)
-        runs = (column.at(first, straight),)
-        return (*runs, column.at(rest, count - straight)) if rest else runs
 
     def release(self, stage: int, token: int, count: int, items: Any = None, metadata: Any = None) -> int:
         """Give back what a stage acquired, all of it, with ``items`` and ``metadata`` written back where they are given.
 
         Returns ``count``, or 0 when it was not acquired like that: then nothing is done but counted, in ``refused``.
         """
+        stage, token, count = _whole(stage, "stage"), _whole(token, "token"), _whole(count, "count")
+        given = self._values(count, items, metadata)
+        where = (0 if array is None else array.ctypes.data for array in given)
+        is_possible = 0 <= stage < self.stages and 0 <= token < 1 << 32 and 0 < count <= self.size
+        # What does not even fit a kernel's integers is refused by it as a release of nothing.
+        run = (stage, token, count) if is_possible else (0, 0, 0)
+        memory = self._open()
+        return int(staged.release(memory.at, *run, *where))
+
+    def _values(self, count: int, items: Any, metadata: Any) -> tuple[Array | None, Array | None]:
+        """What is to be written back at a release."""
         given = (
             None if items is None else self._item.given(items),
             None if metadata is None else self._has_metadata().given(metadata),
@@ -239,21 +351,30 @@ class StagedRing:
         for array in given:
             if array is not None and len(array) != count:
                 raise GraphError(f"{count} items are released with values for {len(array)}; give one for each")
-        where = (0 if array is None else array.ctypes.data for array in given)
-        is_possible = 0 <= stage < self.stages and 0 <= token < 1 << 32 and 0 < count <= self.size
-        # What does not even fit a kernel's integers is refused by it as a release of nothing.
-        run = (int(stage), int(token), int(count)) if is_possible else (0, 0, 0)
-        return int(staged.release(self.address, *run, *where))
+        return given
+
+    def _patient(self, call: Callable[[_Memory], Any], n: int, timeout_s: float | None) -> int:
+        """What ``call`` returns: at once when it did something or nothing was wanted, else as soon as it does or time is up."""
+        end = None if timeout_s is None else time.monotonic() + min(timeout_s, 1e9)
+        while True:
+            memory = self._open()
+            done = int(call(memory))
+            if done or n == 0 or timeout_s == 0 or (end is not None and time.monotonic() >= end):
+                return done
+            time.sleep(NAP)
 
     def _can_fit(self, n: int, exact: bool, timeout_s: float | None) -> None:
-        if n < 0:
-            raise GraphError(f"the number of items must not be negative, got {n}; 0 is none")
+        _check_timeout(timeout_s)
         if exact and n > self.size and timeout_s != 0:
             raise GraphError(f"{n} items at once never fit a ring of {self.size}; wait for fewer or make it larger")
 
-    def _at_most(self, n: int, exact: bool) -> int:
+    def _at_most(self, n: int, exact: bool, timeout_s: float | None) -> int:
         """What to ask a kernel for when ``n`` are wanted, so that there is need for no more room than the ring's."""
-        return int(n) if n <= self.size else 0 if exact else self.size
+        n = _whole(n, "n")
+        if n < 0:
+            raise GraphError(f"the number of items must not be negative, got {n}; 0 is none")
+        self._can_fit(n, exact, timeout_s)
+        return n if n <= self.size else 0 if exact else self.size
 
     def _has_metadata(self) -> _Column:
         if self._metadata is None:
@@ -261,7 +382,8 @@ class StagedRing:
         return self._metadata
 
     def __len__(self) -> int:
-        return int(staged.used(self.address))
+        memory = self._open()
+        return int(staged.used(memory.at))
 
     @property
     def free(self) -> int:
@@ -271,37 +393,41 @@ class StagedRing:
     @property
     def refused(self) -> int:
         """Releases whose token, count or stage did not fit, so far."""
-        return int(Staged.at(self.address).refused)
+        memory = self._open()
+        return int(Staged.at(memory.at).refused)
 
     @property
     def stage_lengths(self) -> list[StageLength]:
         """What is before and in each stage; exact only while nobody works."""
-        tails, heads = (self._counters(name) for name in ("tail", "position"))
+        memory = self._open()
+        tails, heads = (self._counters(memory, name) for name in ("tail", "position"))
         waiting, working = tails[:-1] - heads[1:], heads[1:] - tails[1:]
         return [StageLength(*pair) for pair in zip(waiting.tolist(), working.tolist())]
 
     @property
     def ready(self) -> int:
         """How many items have passed all stages and wait to be dequeued."""
-        taken: int = Staged.at(self.address).cons.tail
-        return int(self._counters("tail")[-1]) - taken & 0xFFFFFFFF
+        memory = self._open()
+        taken: int = Staged.at(memory.at).cons.tail
+        return int(self._counters(memory, "tail")[-1]) - taken & 0xFFFFFFFF
 
-    def _counters(self, name: str) -> NDArray[np.uint32]:
+    def _counters(self, memory: _Memory, name: str) -> NDArray[np.uint32]:
         """A counter of the producers and of each stage."""
-        ends = End.array_at(self.address + staged.STAGES - staged.STAGE, self.stages + 1)
+        ends = End.array_at(memory.at + staged.STAGES - staged.STAGE, self.stages + 1)
         counters: NDArray[np.uint32] = ends[name].copy()
         return counters
 
     def dump(self) -> str:
         """What the ring is and where all of its counters are, as text of a line for each end and stage."""
-        record = Staged.at(self.address)
+        memory = self._open()
+        record = Staged.at(memory.at)
         metadata = f", {self._metadata.size} of metadata" if self._metadata else ""
         lines = [
-            f"staged ring at {self.address:#x}: {len(self)} of {self.size} items of {self._item.size} bytes{metadata}, "
+            f"staged ring at {memory.at:#x}: {len(self)} of {self.size} items of {self._item.size} bytes{metadata}, "
             f"{self.stages} stages, {self.refused} releases refused",
             f"  put in up to {record.prod.tail} ({self.prod})",
         ]
-        tails, heads = self._counters("tail"), self._counters("position")
+        tails, heads = self._counters(memory, "tail"), self._counters(memory, "position")
         for k, length in enumerate(self.stage_lengths):
             lines.append(
                 f"  stage {k}: acquired up to {heads[k + 1]}, finished up to {tails[k + 1]}, {length.waiting} wait"
@@ -310,15 +436,17 @@ class StagedRing:
 
     def reset(self) -> None:
         """Make it empty, as new.  Nobody may be working on it, and what is acquired can no longer be released."""
-        memory = np.ctypeslib.as_array((ctypes.c_uint8 * self._bytes).from_address(self.address))
-        memory[: Staged.at(self.address).items] = 0
-        staged.init(self.address, self.size, self.stages, self._item.size, self._metadata.size if self._metadata else 0)
+        memory = self._open()
+        self._memory = dataclasses.replace(memory)
+        ctypes.memset(memory.at, 0, Staged.at(memory.at).items)
+        staged.init(memory.at, self.size, self.stages, *self._sizes)
 
     def close(self) -> None:
-        """Unmap the memory if it is the ring's own.  Closing twice is harmless."""
-        if self._at and self._own:
-            self.arena.close()
-        self._at = 0
+        """Have every later call, and every one that waits, find the ring closed.  Closing twice is harmless.
+
+        Its own memory goes when no thread is in a call any more, with the last array over the slots.
+        """
+        self._memory = None
 
     def __enter__(self) -> "StagedRing":
         return self
@@ -326,18 +454,36 @@ class StagedRing:
     def __exit__(self, *exc: Any) -> None:
         self.close()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a staged ring cannot be copied or pickled, for its memory is this process's; hand the ring itself to"
+            " threads, and for processes use a plain shared ring"
+        )
+
     def __repr__(self) -> str:
-        if not self._at:
+        memory = self._memory
+        if memory is None or not self._has(memory):
             return "<StagedRing, closed>"
-        return f"<StagedRing {len(self)} of {self.size} items, {self.stages} stages>"
+        return f"<StagedRing {staged.used(memory.at)} of {self.size} items, {self.stages} stages>"
 
 
-def _patient(call: Callable[[], tuple[int, ...]], n: int, timeout_s: float | None) -> tuple[int, ...]:
-    """What ``call`` returns: at once when it did something or nothing was wanted, else as soon as it does or time is up."""
-    result = call()
-    if result[0] == 0 and n and timeout_s != 0:
-        end = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
-        while result[0] == 0 and time.monotonic() < end:
-            time.sleep(NAP)
-            result = call()
-    return result
+def _whole(value: Any, what: str) -> int:
+    """``value`` as a whole number."""
+    if type(value) is int:
+        return value
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise GraphError(f"{what} must be a whole number, got {value!r}; give an int")
+
+
+def _check_timeout(timeout_s: Any) -> None:
+    if timeout_s is None:
+        return
+    is_number = type(timeout_s) in (int, float) or (
+        isinstance(timeout_s, numbers.Real) and not isinstance(timeout_s, bool)  # takes its time
+    )
+    if not (is_number and timeout_s >= 0):  # a NaN is not
+        raise GraphError(f"timeout_s must be a number of seconds, at least 0, got {timeout_s!r}; None is for ever")

@@ -1,54 +1,80 @@
 """A packet of a pool from Python: its bytes as NumPy arrays, and every way to grow, cut, join, share and copy them.
 
 A view stands for one hold of a packet.  It ends with :meth:`PacketView.free`, with the ``with`` block, or when the
-packet is given to a chain; any use after that raises :class:`GraphError`.  An array that a view gave out is the
-packet's memory itself: it is good while the packet is held and its pool open, and nothing can tell it that this is over.
+packet is given to a chain; any use after that raises :class:`GraphError`.  A view that is collected before its end keeps
+its packet from the pool for good, and says so by a ``ResourceWarning``.
+
+When its cache is closed first, a view can still be read, written, cut and freed, by way of the pool itself; what takes
+packets of the cache, or gives them back, raises.
+
+An array that a view gave out is the packet's memory itself: what it shows is the packet's while that is held, and
+nothing can tell it that this is over.  The memory stays, also behind the close of the pool, for as long as an array does.
+Only what others mapped, and gave to the pool as an arena or an address, is theirs to keep.
 
 Thread rules: those of the cache, which the packets that are made here come from and go back to.
 """
 
 import ctypes
+import sys
+import warnings
 from typing import Any, Self
 
 import numpy as np
 
 from wirespeed.core import packet
+from wirespeed.core.cache import Opening, PoolCache
 from wirespeed.core.chain import alloc_length, copy_in, linearize, read
 from wirespeed.core.clone import attach, clone, copy_packet, detach
-from wirespeed.core.external import ExternalBuffer
+from wirespeed.core.external import ExternalBuffer, memory_of
 from wirespeed.core.free import free_segments, hold
+from wirespeed.core.number import whole
 from wirespeed.core.packet import EXTERNAL, INDIRECT, Packet
-from wirespeed.core.packet_pool import PacketPool
+from wirespeed.core.packet_pool import Bytes, PacketPool
 from wirespeed.core.sanity import why
 from wirespeed.errors import GraphError
+from wirespeed.jit.layout import Record
 
 MOST_BYTES = 0xFFFFFFFF  # what ``total`` of a packet can count
 LINE = 16  # bytes in a line of a dump
 
 
 class PacketView:
-    """One hold of the packet ``handle`` of ``pool``, taken over from the caller; ``cache`` is one of the pool's."""
+    """One hold of the packet ``handle`` of ``pool``, taken over from the caller.
 
-    def __init__(self, pool: PacketPool, cache: int, handle: int) -> None:
+    ``cache`` is an open cache of the pool: a :class:`PoolCache`, or the address that ``pool.cache()`` gave.
+    """
+
+    _handle = 0
+
+    def __init__(self, pool: PacketPool, cache: PoolCache | Opening | int, handle: int) -> None:
+        handle = whole(handle, "a handle")
         if not handle:
             raise GraphError("got handle 0, wanted a packet's; 0 says that the pool had none")
-        self.pool, self.cache = pool, cache
-        self._handle = int(handle)
+        self.pool = pool
+        self._opening = pool.opening(cache)
+        self._handle = handle
 
     @classmethod
-    def alloc(cls, pool: PacketPool, cache: int, length: int = 0) -> Self:
+    def alloc(cls, pool: PacketPool, cache: PoolCache | int, length: int = 0) -> Self:
         """A new packet with ``length`` bytes, whatever they are, in as many segments as that takes."""
-        handle = alloc_length(cache, _size(length, "the length of a packet"))
+        opening = pool.opening(cache)
+        handle = alloc_length(opening.address, _size(length, "the length of a packet"))
         if not handle:
             raise GraphError(f"the pool has too few packets left for {length} bytes; free some, or make it larger")
-        return cls(pool, cache, handle)
+        return cls(pool, opening, handle)
 
     @classmethod
-    def of(cls, pool: PacketPool, cache: int, data: Any) -> Self:
-        """A new packet with these bytes."""
-        source = np.frombuffer(bytes(data) or b"\0", np.uint8)
-        made = cls.alloc(pool, cache, len(data))
-        copy_in(made.handle, 0, len(data), source.ctypes.data)
+    def of(cls, pool: PacketPool, cache: PoolCache | int, data: Any) -> Self:
+        """A new packet with the bytes of a buffer in one piece: ``bytes``, an array of anything, a memoryview..."""
+        try:
+            view = memoryview(data)
+        except (TypeError, ValueError, BufferError) as error:
+            raise GraphError(f"got {type(data).__name__} for a packet's bytes, wanted a buffer: {error}") from None
+        if not view.c_contiguous:
+            raise GraphError(f"got {type(data).__name__} that is not in one piece, wanted one that is; give a copy")
+        made = cls.alloc(pool, cache, view.nbytes)
+        if view.nbytes:
+            copy_in(made.handle, 0, view.nbytes, np.frombuffer(view, np.uint8).ctypes.data)
         return made
 
     @property
@@ -61,19 +87,44 @@ class PacketView:
         return self._handle
 
     @property
+    def cache(self) -> int:
+        """The address of the view's cache, for kernels."""
+        return self.pool.opening(self._opening).address
+
+    @property
     def record(self) -> Any:
         """The packet's record, with all its fields."""
-        return Packet.at(self.handle)
+        return Record(Packet, self._array(self.handle, Packet.size, self.handle).view(Packet.dtype))
 
     @property
-    def data(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    def data(self) -> Bytes:
         """The bytes of the first segment, to read and, while nobody else holds or shows them, to write."""
-        return _bytes_of(self.handle)
+        return self._bytes_of(self.handle)
 
     @property
-    def parts(self) -> list[np.ndarray[Any, np.dtype[np.uint8]]]:
+    def parts(self) -> list[Bytes]:
         """The bytes of each segment."""
-        return [_bytes_of(segment) for segment in self._segments()]
+        return [self._bytes_of(segment) for segment in self._segments()]
+
+    def _bytes_of(self, segment: int) -> Bytes:
+        p = Packet.at(segment)
+        return self._array(p.buffer + p.data, p.length, segment)
+
+    def _array(self, address: int, size: int, segment: int) -> Bytes:
+        """``size`` bytes that a segment has or shows, as a part of an array that keeps the memory."""
+        if size == 0:
+            return np.empty(0, np.uint8)
+        p = Packet.at(segment)
+        keepers = [self.pool.holder(p.pool)]
+        if p.flags & EXTERNAL:
+            keepers.append(memory_of(p.attached))
+        elif p.flags & INDIRECT:
+            keepers.append(self.pool.holder(Packet.at(p.attached).pool))
+        for keeper in keepers:
+            if keeper is not None and 0 <= (at := address - keeper.ctypes.data) <= len(keeper) - size:
+                return keeper[at : at + size]
+        memory: Any = (ctypes.c_uint8 * size).from_address(address)
+        return np.frombuffer(memory, np.uint8)
 
     def _segments(self) -> list[int]:
         found, handle = [], self.handle
@@ -115,13 +166,13 @@ class PacketView:
     def __bytes__(self) -> bytes:
         return b"".join(part.tobytes() for part in self.parts)
 
-    def prepend(self, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    def prepend(self, size: int) -> Bytes:
         """Grow the packet by ``size`` bytes at its front; these, whatever they are."""
         if not packet.prepend(self.handle, _size(size, "bytes to prepend")):
             raise GraphError(f"got {size} bytes to prepend, wanted up to {self.headroom}, the headroom")
         return self.data[:size]
 
-    def append(self, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    def append(self, size: int) -> Bytes:
         """Grow the packet by ``size`` bytes at the end of its last segment; these, whatever they are."""
         if not packet.append(self.handle, _size(size, "bytes to append")):
             raise GraphError(f"got {size} bytes to append, wanted up to {self.tailroom}, the tailroom; chain another")
@@ -155,6 +206,7 @@ class PacketView:
 
     def copy(self, offset: int = 0, length: int | None = None) -> "PacketView":
         """Another packet with a copy of up to ``length`` bytes from ``offset``."""
+        offset = whole(offset, "an offset to copy from")
         if not 0 <= offset < len(self):
             raise GraphError(f"got offset {offset} to copy from, wanted 0 to {len(self) - 1}")
         length = _size(MOST_BYTES if length is None else length, "bytes to copy")
@@ -163,15 +215,22 @@ class PacketView:
     def _made(self, handle: int) -> "PacketView":
         if not handle:
             raise GraphError("the pool has too few packets left; free some, or make it larger")
-        return PacketView(self.pool, self.cache, handle)
+        return PacketView(self.pool, self._opening, handle)
 
-    def read(self, offset: int, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    def read(self, offset: int, size: int) -> Bytes:
         """``size`` bytes from ``offset``: the packet's own where they lie in one segment, else a copy."""
+        offset, size = whole(offset, "an offset to read from"), whole(size, "bytes to read")
         if offset < 0 or size < 0 or offset + size > len(self):
             raise GraphError(f"got {size} bytes from {offset} to read, wanted some of the packet's {len(self)}")
         buffer = np.empty(max(size, 1), np.uint8)
         at = read(self.handle, offset, size, buffer.ctypes.data)
-        return buffer[:size] if at == buffer.ctypes.data else _array(at, size)
+        if at == buffer.ctypes.data:
+            return buffer[:size]
+        for segment in self._segments():
+            if offset < (length := int(Packet.at(segment).length)):
+                return self._array(at, size, segment)
+            offset -= length
+        return buffer[:0]
 
     def linearize(self) -> None:
         """Move all bytes into the first segment."""
@@ -187,6 +246,8 @@ class PacketView:
             to.attach(self.handle, 0, length)
             self.append(to.capacity if length is None else length)
             self.record.wire = len(self)
+        elif not isinstance(to, PacketView):
+            raise GraphError(f"got {type(to).__name__} to show, wanted a PacketView or an ExternalBuffer")
         elif length is not None or not attach(self.handle, to.handle):
             raise GraphError("a packet shows another's bytes whole, and only a fresh one can; alloc one and trim it")
 
@@ -198,13 +259,32 @@ class PacketView:
 
     def hold(self) -> "PacketView":
         """Another view of the same packet, with a hold of its own."""
+        opening = self.pool.opening(self._opening)
         hold(self.handle)
-        return PacketView(self.pool, self.cache, self.handle)
+        return PacketView(self.pool, opening, self.handle)
 
     def free(self) -> None:
         """Give up this view's hold; the packet returns to its pool with the last one."""
-        free_segments(self.cache, self.handle)
-        self._handle = 0
+        handle = self.handle
+        self._handle = 0  # first, for external memory may be let go of on the way, which runs a program of the user's
+        if self._opening.address:
+            free_segments(self._opening.address, handle)
+            return
+        try:
+            self.pool.free(handle)
+        except GraphError:  # all caches of a shared pool are taken
+            self._handle = handle
+            raise
+
+    def __del__(self) -> None:
+        if self._handle and self.pool.address and not sys.is_finalizing():
+            words = f"{self!r} was not freed before its end; its packet stays out of {self.pool!r}"
+            warnings.warn(words, ResourceWarning, stacklevel=2, source=self)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a PacketView cannot be copied or pickled; clone() or copy() it, or send its handle or its bytes"
+        )
 
     def fault(self) -> str:
         """Why the packet's record cannot be right, in words; "" when it can."""
@@ -243,18 +323,7 @@ class PacketView:
 
 
 def _size(size: int, what: str) -> int:
+    size = whole(size, what)
     if not 0 <= size <= MOST_BYTES:
         raise GraphError(f"got {size} for {what}, wanted 0 to {MOST_BYTES}")
-    return int(size)
-
-
-def _array(address: int, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    if size == 0:
-        return np.empty(0, np.uint8)
-    memory: Any = (ctypes.c_uint8 * size).from_address(address)
-    return np.frombuffer(memory, np.uint8)
-
-
-def _bytes_of(segment: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    p = Packet.at(segment)
-    return _array(p.buffer + p.data, p.length)
+    return size

@@ -9,6 +9,9 @@ that member while it lives, and with a :class:`PeerError` that names it when it 
 
 import os
 import time
+from typing import Any
+
+import numpy as np
 
 from wirespeed.core import calls
 from wirespeed.core.calls import NO_ARRAY, SHUT
@@ -28,8 +31,8 @@ PAUSES = 4096  # of one look whether earlier claims are published
 class Deadline:
     """When a wait is over: now, at a time, or never."""
 
-    def __init__(self, timeout_s: float | None) -> None:
-        if timeout_s is not None and not timeout_s >= 0:
+    def __init__(self, timeout_s: Any) -> None:
+        if timeout_s is not None and not (isinstance(timeout_s, int | float | np.number) and timeout_s >= 0):
             raise GraphError(f"timeout_s must be None or at least 0, got {timeout_s!r}")
         self._end = None if timeout_s is None else time.monotonic_ns() + int(min(timeout_s, 1e9) * 1e9)
         self._never = timeout_s == 0
@@ -57,11 +60,15 @@ class Waiting:
         self._binding = memory.binding
         self._pid = os.getpid()
         self._spin_ns = FOREVER_NS if spins else SPIN_NS
-        self._inside: set[object] = set()
+        self._inside: dict[object, int] = {}  # calls that do not hold the GIL, and the threads they are of
 
     def leave(self) -> None:
-        """Wait until no thread waits here any more; every new call finds the ring closed already."""
-        while self._inside:
+        """Wait until no other thread waits here any more; every new call finds the ring closed already.
+
+        A signal's handler runs in a thread that may have been interrupted in a wait, which goes on behind the handler.
+        """
+        own = thread_id()
+        while any(thread != own for thread in list(self._inside.values())):
             time.sleep(0.001)
 
     def wait(self, side: int, n: int, deadline: "Deadline") -> bool:
@@ -76,11 +83,11 @@ class Waiting:
             )
         token = object()
         while True:
-            self._inside.add(token)  # close() waits for those in here, for they do not hold the GIL
             try:
+                self._inside[token] = thread_id()  # close() waits for those in here
                 got = calls.wait.function(self._binding, side, n, deadline.left_ns(SLICE_NS), self._spin_ns)
             finally:
-                self._inside.discard(token)
+                self._inside.pop(token, None)
             if got == calls.READY:
                 return True
             if got == SHUT and side == CONS:
@@ -107,11 +114,11 @@ class Waiting:
         while True:
             if intent.state == HELD:
                 self.memory.members.check_holder(intent)
-            self._inside.add(token)
             try:
+                self._inside[token] = thread_id()
                 done = calls.finish_claim.function(self._binding, side, PAUSES)
             finally:
-                self._inside.discard(token)
+                self._inside.pop(token, None)
             if done and code < UNABLE:
                 return UNABLE - code
             try:

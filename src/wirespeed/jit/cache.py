@@ -138,3 +138,10 @@ class KernelCache(FunctionCache):
         except Exception:
             self.flush()
             return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a compiled function; where that cannot be (a full disk, no descriptor left), it serves this process."""
+        try:
+            super().save_overload(sig, data)
+        except OSError:
+            pass
