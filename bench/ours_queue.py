@@ -45,9 +45,9 @@ CASES = {
     for case in (
         Case("threads.1", "threads", 1, 2_000_000, 1 << 18),
         Case("threads.32", "threads", 32, 50_000_000, 1 << 18),
-        Case("threads.512", "threads", 512, 400_000_000, 1 << 18),
+        Case("threads.512", "threads", 512, 400_000_000, 1 << 19),
         Case("threads-mt.32", "threads", 32, 50_000_000, 1 << 18, sync="mt"),
-        Case("threads-mt.512", "threads", 512, 400_000_000, 1 << 18, sync="mt"),
+        Case("threads-mt.512", "threads", 512, 400_000_000, 1 << 19, sync="mt"),
         Case("threads-objects.1", "threads", 1, 2_000_000, 1 << 18, object),
         Case("threads-objects.32", "threads", 32, 10_000_000, 1 << 18, object),
         Case("processes.1", "processes", 1, 2_000_000, 1 << 16),
