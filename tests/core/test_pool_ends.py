@@ -315,7 +315,7 @@ def test_numbers_are_whole_whoever_made_them():
             lambda w: PacketPool(4, shared=True, members=w), lambda w: PacketPool(4, memory=(w, 100)),
             lambda w: PacketPool(4, memory=(4096, w)),
         ):  # fmt: skip
-            with pytest.raises(GraphError, match="wanted a whole number"):
+            with pytest.raises(GraphError, match="must be a whole number"):
                 make(wrong)
     for memory in ((0,), (), (1, 2, 3), (0, 1 << 20), (-64, 1 << 20)):
         with pytest.raises(GraphError, match="wanted"):
@@ -336,7 +336,7 @@ def test_a_view_refuses_what_is_no_whole_number_and_stays_as_it_was(pool):
                 lambda w: buffer.attach(empty.handle, w), lambda w: PacketView.alloc(pool, cache, w), cache.alloc,
                 pool.alloc, pool.open_cache, lambda w: PacketView(pool, cache, w),
             ):  # fmt: skip
-                with pytest.raises(GraphError, match="wanted a whole number"):
+                with pytest.raises(GraphError, match="must be a whole number"):
                     use(wrong)
         assert bytes(view) == bytes(20) and (empty.shows, len(empty), buffer.users) == ("own", 0, 0)
         with pytest.raises(GraphError, match="wanted a PacketView or an ExternalBuffer"):

@@ -224,7 +224,7 @@ def test_an_output_that_cannot_be_written_is_refused():
 def test_a_burst_of_no_whole_number_is_refused(n):
     with Ring(8) as ring, Ring(8, dtype=object) as objects:
         for one in (ring, objects):
-            with pytest.raises(ws.GraphError, match="whole number of items"):
+            with pytest.raises(ws.GraphError, match="n must be a whole number"):
                 one.dequeue_burst(n)
 
 
@@ -342,7 +342,7 @@ def test_waiting_for_more_than_fits_is_refused_where_it_would_never_end():
 
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
 def test_a_timeout_of_no_sense_is_refused(timeout):
-    with Ring(8) as ring, pytest.raises(ws.GraphError, match="timeout_s must be None or at least 0"):
+    with Ring(8) as ring, pytest.raises(ws.GraphError, match="timeout_s must be a number of seconds, at least 0"):
         ring.dequeue(timeout_s=timeout)
 
 

@@ -95,13 +95,6 @@ def fitting(out: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     )
 
 
-def whole(n: Any, least: int = 0) -> int:
-    """``n`` as a number of items, at least so many."""
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < least:
-        raise GraphError(f"a burst has a whole number of items, at least {least}, got {n!r}")
-    return int(n)
-
-
 def shape_of(array: Any) -> str:
     """What there is to say of something that is not the array that was wanted."""
     if not isinstance(array, np.ndarray):

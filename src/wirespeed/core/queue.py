@@ -17,13 +17,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from wirespeed.core import calls, recovery
 from wirespeed.core.calls import GONE, NO_ARRAY, SHUT
-from wirespeed.core.items import converted, fitting, item_type, whole
+from wirespeed.core.items import converted, fitting, item_type
 from wirespeed.core.look import Look, Room
 from wirespeed.core.member import CONS, PROD, UNABLE
 from wirespeed.core.membership import Peer
+from wirespeed.core.number import Deadline, whole
 from wirespeed.core.ring import HTS, MT, RTS, ST
 from wirespeed.core.ring_memory import RingMemory
-from wirespeed.core.waiting import Deadline, Waiting
+from wirespeed.core.waiting import Waiting
 from wirespeed.errors import GraphError
 
 SYNCS = {"st": ST, "mt": MT, "rts": RTS, "hts": HTS}
@@ -176,11 +177,11 @@ class Ring:
         An array is valid until the next turn, which uses it again.
         """
         if self._objects:
-            n = min(whole(n, 1), self._most)
+            n = min(whole(n, "n", 1), self._most)
             while got := self._take_list(self._at, n, False) or self._objects_of(n, False, None):
                 yield got
             return
-        buffer = np.empty(whole(n, 1), self.dtype)
+        buffer = np.empty(whole(n, "n", 1), self.dtype)
         take, at = self._take, self._at
         while True:
             count = take(at, buffer, False)
@@ -209,7 +210,7 @@ class Ring:
 
     def _hold(self, side: int, n: int, exact: bool, timeout_s: float | None) -> int:
         self._waiting.check_open()
-        n = whole(n)
+        n = whole(n, "n", 0)
         record = self._memory.record
         name, sync = ("prod", record.prod_sync) if side == PROD else ("cons", record.cons_sync)
         if sync not in (ST, HTS):
@@ -273,9 +274,9 @@ class Ring:
                 got = self._take_list(self._at, n, exact)
                 if got:
                     return got
-            return self._objects_of(whole(n), exact, timeout_s)
+            return self._objects_of(whole(n, "n", 0), exact, timeout_s)
         if type(n) is not int or not 0 <= n <= self._most:
-            n = whole(n)
+            n = whole(n, "n", 0)
             if n > self._most:
                 if exact:
                     self._waiting.wait(CONS, n, Deadline(timeout_s))

@@ -16,8 +16,6 @@ Whoever resets the ring makes sure that nobody works on it.  A call holds no loc
 
 import ctypes
 import dataclasses
-import numbers
-import operator
 import os
 import sys
 import time
@@ -31,6 +29,7 @@ from wirespeed.core import staged
 from wirespeed.core.arena import Arena
 from wirespeed.core.items import converted, item_type, shape_of
 from wirespeed.core.mapping import Mapping
+from wirespeed.core.number import Deadline, whole
 from wirespeed.core.ring import HTS, MT, RTS, ST, End
 from wirespeed.core.staged import Staged
 from wirespeed.errors import GraphError, PortError
@@ -231,7 +230,7 @@ class StagedRing:
         for end, sync in ends:
             if not isinstance(sync, str) or sync not in SYNCS:
                 raise GraphError(f"{end} must be one of {', '.join(SYNCS)}, got {sync!r}; mt is for several threads")
-        self.size, self.stages = _whole(size, "size"), _whole(stages, "stages")
+        self.size, self.stages = whole(size, "size"), whole(stages, "stages")
         self._item = _Column(dtype, "items")
         self._metadata = None if metadata is None else _Column(metadata, "metadata")
         self._sizes = self._item.size, 0 if self._metadata is None else self._metadata.size
@@ -312,7 +311,7 @@ class StagedRing:
 
         An empty :class:`Work`, of ``count`` 0, when there are none.
         """
-        stage, exact = _whole(stage, "stage"), bool(exact)
+        stage, exact = whole(stage, "stage"), bool(exact)
         if not 0 <= stage < self.stages:
             raise GraphError(f"this ring has the stages 0 to {self.stages - 1}, got {stage}; name one of these")
         n = self._at_most(n, exact, timeout_s)
@@ -333,7 +332,7 @@ class StagedRing:
 
         Returns ``count``, or 0 when it was not acquired like that: then nothing is done but counted, in ``refused``.
         """
-        stage, token, count = _whole(stage, "stage"), _whole(token, "token"), _whole(count, "count")
+        stage, token, count = whole(stage, "stage"), whole(token, "token"), whole(count, "count")
         given = self._values(count, items, metadata)
         where = (0 if array is None else array.ctypes.data for array in given)
         is_possible = 0 <= stage < self.stages and 0 <= token < 1 << 32 and 0 < count <= self.size
@@ -355,22 +354,22 @@ class StagedRing:
 
     def _patient(self, call: Callable[[_Memory], Any], n: int, timeout_s: float | None) -> int:
         """What ``call`` returns: at once when it did something or nothing was wanted, else as soon as it does or time is up."""
-        end = None if timeout_s is None else time.monotonic() + min(timeout_s, 1e9)
+        deadline = Deadline(timeout_s)
         while True:
             memory = self._open()
             done = int(call(memory))
-            if done or n == 0 or timeout_s == 0 or (end is not None and time.monotonic() >= end):
+            if done or n == 0 or deadline.over():
                 return done
             time.sleep(NAP)
 
     def _can_fit(self, n: int, exact: bool, timeout_s: float | None) -> None:
-        _check_timeout(timeout_s)
+        Deadline(timeout_s)  # refuses what is none
         if exact and n > self.size and timeout_s != 0:
             raise GraphError(f"{n} items at once never fit a ring of {self.size}; wait for fewer or make it larger")
 
     def _at_most(self, n: int, exact: bool, timeout_s: float | None) -> int:
         """What to ask a kernel for when ``n`` are wanted, so that there is need for no more room than the ring's."""
-        n = _whole(n, "n")
+        n = whole(n, "n")
         if n < 0:
             raise GraphError(f"the number of items must not be negative, got {n}; 0 is none")
         self._can_fit(n, exact, timeout_s)
@@ -465,25 +464,3 @@ class StagedRing:
         if memory is None or not self._has(memory):
             return "<StagedRing, closed>"
         return f"<StagedRing {staged.used(memory.at)} of {self.size} items, {self.stages} stages>"
-
-
-def _whole(value: Any, what: str) -> int:
-    """``value`` as a whole number."""
-    if type(value) is int:
-        return value
-    try:
-        if not isinstance(value, bool):
-            return operator.index(value)
-    except TypeError:
-        pass
-    raise GraphError(f"{what} must be a whole number, got {value!r}; give an int")
-
-
-def _check_timeout(timeout_s: Any) -> None:
-    if timeout_s is None:
-        return
-    is_number = type(timeout_s) in (int, float) or (
-        isinstance(timeout_s, numbers.Real) and not isinstance(timeout_s, bool)  # takes its time
-    )
-    if not (is_number and timeout_s >= 0):  # a NaN is not
-        raise GraphError(f"timeout_s must be a number of seconds, at least 0, got {timeout_s!r}; None is for ever")

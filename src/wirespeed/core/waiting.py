@@ -9,13 +9,11 @@ that member while it lives, and with a :class:`PeerError` that names it when it 
 
 import os
 import time
-from typing import Any
-
-import numpy as np
 
 from wirespeed.core import calls
 from wirespeed.core.calls import NO_ARRAY, SHUT
 from wirespeed.core.member import CONS, HELD, PROD, UNABLE, Member
+from wirespeed.core.number import Deadline
 from wirespeed.core.ring_memory import RingMemory
 from wirespeed.errors import GraphError, PeerError
 from wirespeed.jit.libc import thread_id
@@ -26,30 +24,6 @@ FOREVER_NS = 1 << 62
 GRACE_NS = 20_000_000  # how long, and how many tries, a call that should not wait gives others that are in the middle
 TRIES = 20  # of something
 PAUSES = 4096  # of one look whether earlier claims are published
-
-
-class Deadline:
-    """When a wait is over: now, at a time, or never."""
-
-    def __init__(self, timeout_s: Any) -> None:
-        if timeout_s is not None and not (isinstance(timeout_s, int | float | np.number) and timeout_s >= 0):
-            raise GraphError(f"timeout_s must be None or at least 0, got {timeout_s!r}")
-        self._end = None if timeout_s is None else time.monotonic_ns() + int(min(timeout_s, 1e9) * 1e9)
-        self._never = timeout_s == 0
-        self._tries = 0
-
-    def over(self) -> bool:
-        """Whether it has come."""
-        return self._never or (self._end is not None and time.monotonic_ns() >= self._end)
-
-    def spent(self) -> bool:
-        """Whether others that are in the middle of something have had their moment, by the clock and by tries."""
-        self._tries += 1
-        return self._tries > TRIES and self._end is not None and time.monotonic_ns() >= self._end + GRACE_NS
-
-    def left_ns(self, most: int) -> int:
-        """Nanoseconds until then, at most so many."""
-        return most if self._end is None else max(0, min(most, self._end - time.monotonic_ns()))
 
 
 class Waiting:
@@ -131,7 +105,7 @@ class Waiting:
                 continue
             if done:
                 time.sleep(0.0002)  # frozen, held, or an earlier one is under way
-                return -1 if deadline is not None and deadline.spent() else 0
+                return -1 if deadline is not None and deadline.spent(TRIES, GRACE_NS) else 0
 
     def check_open(self, code: int = 0) -> None:
         """Raise when the ring is closed, or ``code`` says that it was shut down."""
