@@ -42,6 +42,11 @@ class Placement:
         """
         return "one core" if self.round_trip_ns < 75 else "near" if self.round_trip_ns < 270 else "far"
 
+    @property
+    def word(self) -> str:
+        """The kind as it stands in a row's name."""
+        return "smt" if self.kind == "one core" else self.kind
+
     def __str__(self) -> str:
         return f"{self.kind} ({self.round_trip_ns:.0f} ns round trip)"
 

@@ -21,8 +21,7 @@ import numpy as np
 
 import wirespeed as ws
 from bench.harness import ToolFailed
-from bench.peers.limited import run_whole
-from bench.peers.queues import SECONDS, Rate
+from bench.peers.queues import SECONDS, Rate, run_script
 
 CONTEXT = multiprocessing.get_context("fork")  # as the peers'; the child attaches to the ring itself
 
@@ -60,12 +59,7 @@ CASES = {
 
 def run(name: str, cores: Sequence[int], items: int | None = None, seconds: float = SECONDS) -> Rate:
     """Hand ``items`` over in a process of its own, the producer on the first core, the consumer on the second."""
-    command = [
-        sys.executable, "-m", "bench.ours_queue", name, str(items or CASES[name].items),
-        "--cores", ",".join(map(str, cores)),
-    ]  # fmt: skip
-    printed = json.loads(run_whole(command, cores, seconds))
-    return Rate(printed["received"], printed["since_start"])
+    return run_script("bench.ours_queue", name, items or CASES[name].items, cores, seconds)
 
 
 def hand_over(case: Case, items: int, cores: Sequence[int]) -> Rate:

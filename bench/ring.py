@@ -24,8 +24,6 @@ from bench.peers.ring_perf import Measure
 ONE_CORE_SAMPLES = 5  # of ours a round; the peer prints one figure a run
 TWO_CORE_SAMPLES = 4
 ROUNDS = 2  # a round of both sides, for each of the runs asked for
-SIZES = (8, 32)
-KINDS = ("smt", "near", "far")
 PEER = "dpdk"
 
 Samples = dict[tuple[Measure, str], list[float]]
@@ -66,23 +64,19 @@ def run(options: Options) -> Iterator[Row]:
 
 
 def _their_round(pair: Sequence[int], theirs: Samples) -> str | None:
-    before = machine.measure_placement(*pair).kind
+    before = machine.measure_placement(*pair).word
     try:
         figures = ring_perf.measure(pair)
     except ToolFailed as error:
         say(f"dpdk-test: {error}")
         return f"failed: {error}"
-    same = machine.measure_placement(*pair).kind == before
+    same = machine.measure_placement(*pair).word == before
     for measure, value in figures.items():
         if measure.kind not in ("two-core", "all-workers"):
             theirs[measure, ""].append(value)
         elif same:
-            theirs[measure, _kind(before)].append(value)
+            theirs[measure, before].append(value)
     return None
-
-
-def _kind(kind: str) -> str:
-    return "smt" if kind == "one core" else kind
 
 
 def _name(measure: Measure, kind: str) -> str:

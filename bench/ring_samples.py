@@ -7,13 +7,13 @@ import numpy as np
 from bench import machine
 from bench.peers.ring_perf import Kind, Measure, Sync
 from bench.ring_loops import READ, Bench, consume, empties, pairs, produce, singles, together, work
+from wirespeed.engine.clock import CycleClock
 
 i64 = np.int64
 SYNCS: tuple[Sync, ...] = ("spsc", "mpmc")
 BURSTS = (8, 32)
 WORKERS_SECONDS = 0.1  # what the counts of all workers are of
 SHORT = 20  # such a count is taken over a twentieth of that, for the placement must not change within it
-TICKS_PER_SECOND = 1 << 20  # for the clock's rate, taken over a thousandth of a second
 
 
 class Sampler:
@@ -23,7 +23,7 @@ class Sampler:
         self._cores = cores
         self._bench = Bench()
         self._iterations = 1 << (15 if quick else 17)
-        self._ticks = int(_clock_rate() * WORKERS_SECONDS / SHORT)
+        self._ticks = int(CycleClock().hz() * WORKERS_SECONDS / SHORT)
         list(self.one_core(2))
         list(self.size_read(2))
         if cores[0] != cores[1]:
@@ -45,10 +45,11 @@ class Sampler:
             place = self._bench.place(which)
             yield sample("single", 1, _all(singles(place.ring, place.items[0], times, i64(which)), 2 * int(times)))
             for n in BURSTS:
-                for kind, exact in (("burst", False), ("bulk", True)):
+                kinds: tuple[tuple[Kind, bool], ...] = (("burst", False), ("bulk", True))
+                for kind, exact in kinds:
                     place = self._bench.place(which)
                     got = pairs(place.ring, place.items[0], i64(n), times, i64(which), exact)
-                    yield sample("burst" if kind == "burst" else "bulk", n, _all(got, 2 * n * int(times)))
+                    yield sample(kind, n, _all(got, 2 * n * int(times)))
             place = self._bench.place(which)
             yield sample("empty", 8, _all(empties(place.ring, place.items[0], i64(8), times, i64(which)), 0))
 
@@ -70,16 +71,16 @@ class Sampler:
         for which in range(4):
             size, sync = 16 if which & 2 else 8, SYNCS[which & 1]
             for n in BURSTS:
-                before = machine.quick_placement(*self._cores).kind
+                before = machine.quick_placement(*self._cores).word
                 cycles = self._pass(which, n, times)
-                if machine.quick_placement(*self._cores).kind == before:
-                    yield Measure(size, sync, "two-core", n), cycles / times / n, _kind(before)
+                if machine.quick_placement(*self._cores).word == before:
+                    yield Measure(size, sync, "two-core", n), cycles / times / n, before
             if sync == "mpmc":
                 for n in BURSTS:
-                    before = machine.quick_placement(*self._cores).kind
+                    before = machine.quick_placement(*self._cores).word
                     done = self._work(which, n)
-                    if machine.quick_placement(*self._cores).kind == before:
-                        yield Measure(size, sync, "all-workers", n), float(done * SHORT), _kind(before)
+                    if machine.quick_placement(*self._cores).word == before:
+                        yield Measure(size, sync, "all-workers", n), float(done * SHORT), before
 
     def _pass(self, which: int, n: int, times: int) -> int:
         place = self._bench.place(which)
@@ -104,25 +105,9 @@ class Sampler:
         )
 
 
-def _kind(kind: str) -> str:
-    return "smt" if kind == "one core" else kind
-
-
 def _all(result: tuple[int, int], elements: int) -> int:
     """The cycles, when as many elements went through as should have."""
     cycles, done = result
     if done != elements:
         raise RuntimeError(f"{done} elements went through, {elements} should have")
     return int(cycles)
-
-
-def _clock_rate() -> float:
-    """Cycles a second of the clock that the loops read."""
-    import time
-
-    from wirespeed.engine.clock import read_cycles
-
-    start, since = read_cycles(), time.perf_counter()
-    while time.perf_counter() - since < 0.05:
-        pass
-    return float((read_cycles() - start) / (time.perf_counter() - since))

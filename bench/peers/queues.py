@@ -184,10 +184,12 @@ def missing(name: str) -> str | None:
 
 def run(name: str, cores: Sequence[int], items: int | None = None, seconds: float = SECONDS) -> Rate:
     """Hand ``items`` over in a process of its own, the producer on the first core, the consumer on the second."""
-    command = [
-        sys.executable, "-m", "bench.peers.queues", name, str(items or PEERS[name].items),
-        "--cores", ",".join(map(str, cores)),
-    ]  # fmt: skip
+    return run_script("bench.peers.queues", name, items or PEERS[name].items, cores, seconds)
+
+
+def run_script(module: str, name: str, items: int, cores: Sequence[int], seconds: float) -> Rate:
+    """What a module prints that hands ``items`` over by the queue ``name``, in a process of its own."""
+    command = [sys.executable, "-m", module, name, str(items), "--cores", ",".join(map(str, cores))]
     printed = json.loads(run_whole(command, cores, seconds))
     return Rate(printed["received"], printed["since_start"])
 
