@@ -16,7 +16,7 @@ from tests.core.interleave import (
     wait,
     write,
 )
-from wirespeed.core.member import ACTIVE, IDLE
+from wirespeed.core.member import ACTIVE, IDLE, WAITING
 
 # M0, M1: wirespeed.core.member.begin and end against freeze and the looks at states of a recovery.
 
@@ -118,3 +118,54 @@ def test_without_a_fence_a_wake_is_missed(which):
     programs = {"sleeper": sleeper(which != "sleeper"), "waker": waker(which != "waker")}
     with pytest.raises(Violation):
         explore(programs, {"tail": 0, "asleep": 0, "woken": 0}, lambda results: None)
+
+
+# wirespeed.core.member.finish, by two threads of one member; what one ends, and begins anew, the other may have looked at.
+
+
+def finish(again=True):
+    def run():
+        if (yield load("state", ACQUIRE)) != WAITING:
+            return None
+        first = yield load("first", RELAXED)
+        if (yield load("tail", ACQUIRE)) != first:
+            return None
+        if not (yield compare_exchange("state", WAITING, ACTIVE)):
+            return None
+        if again:
+            first = yield load("first", RELAXED)
+            if (yield load("tail", ACQUIRE)) != first:
+                yield store("state", WAITING, RELEASE)
+                return None
+        tail = first + (yield load("count", RELAXED))
+        yield store("tail", tail, RELEASE)
+        yield compare_exchange("state", ACTIVE, IDLE)
+        return tail
+
+    return run
+
+
+def finish_and_claim_anew():
+    """Ends the member's claim and makes another, behind one that somebody else has not published."""
+    tail = yield from finish()()
+    if tail is None or not (yield compare_exchange("state", IDLE, ACTIVE)):
+        return tail
+    yield store("first", 2, RELAXED)
+    yield store("count", 5, RELAXED)
+    yield store("state", WAITING, RELEASE)
+    return tail
+
+
+START = {"state": WAITING, "first": 0, "count": 1, "tail": 0}
+
+
+def test_a_claim_is_published_in_its_turn_and_as_it_is():
+    seen = set()
+    explore({"a": finish(), "b": finish_and_claim_anew}, START, lambda results: seen.add(tuple(results)))
+    assert seen == {(1, None), (None, 1)}
+
+
+def test_without_a_second_look_a_claim_is_published_that_has_no_turn():
+    seen = set()
+    explore({"a": finish(again=False), "b": finish_and_claim_anew}, START, lambda results: seen.add(tuple(results)))
+    assert (5, 1) in seen, "the old place with the new count: the tail runs off"

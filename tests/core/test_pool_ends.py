@@ -353,3 +353,31 @@ def test_nothing_of_it_can_be_pickled_or_copied(pool):
                 with pytest.raises(TypeError, match=f"{type(thing).__name__} .*cannot be copied or pickled; "):
                     how(thing)
     assert pool.whole
+
+
+def test_a_pool_that_closes_under_threads_at_work_tells_them():
+    program = """
+import threading, time
+from wirespeed.core.packet_pool import PacketPool
+from wirespeed.errors import GraphError
+
+for turn in range(60):
+    pool, told = PacketPool(63), []
+
+    def work():
+        try:
+            while True:
+                pool.free(pool.alloc(8))
+        except GraphError:
+            told.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads: thread.start()
+    time.sleep(turn % 4 / 1000)
+    pool.close()
+    for thread in threads: thread.join()
+    assert len(told) == 3
+print("done")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert done.stdout == "done\n", done.stderr

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import wirespeed as ws
+from wirespeed.core.ring import Ring as Record
 
 u64 = np.uint64
 RECORD = np.dtype([("a", "u4"), ("b", "u4")])
@@ -134,6 +135,7 @@ def test_a_handler_may_close_the_ring_its_own_thread_waits_in():
     program = """
 import signal, sys
 import wirespeed as ws
+from wirespeed.core.ring import Ring as Record
 ring = ws.Ring(8)
 signal.signal(signal.SIGTERM, lambda *_: (ring.close(), print("closed", flush=True)))
 print("waiting", flush=True)
@@ -202,6 +204,7 @@ def test_a_process_that_ends_without_closing_leaves_and_one_that_is_killed_makes
     program = """
 import os, sys
 import wirespeed as ws
+from wirespeed.core.ring import Ring as Record
 ring = ws.Ring.attach(sys.argv[1])
 ring.enqueue(int(sys.argv[2]))
 if sys.argv[3] == "killed": os.kill(os.getpid(), 9)
@@ -261,3 +264,107 @@ def test_closing_while_many_threads_work_tells_each():
         for thread in threads:
             thread.join()
         assert len(ends) == 4 and all("closed" in end for end in ends)
+
+
+def test_closing_while_threads_look_after_many_peers_tells_them():
+    with ws.Ring(64, shared=True, members=64) as maker:
+        others = [ws.Ring.attach(fd=maker.fd) for _ in range(30)]
+        told = []
+        for _ in range(100):
+            ring = ws.Ring.attach(fd=maker.fd)
+
+            def work(ring=ring):
+                try:
+                    while True:
+                        ring.dequeue_burst(4, timeout_s=0.0005)
+                except ws.GraphError as error:
+                    told.append(str(error))
+
+            threads = [threading.Thread(target=work) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.002)
+            ring.close()
+            for thread in threads:
+                thread.join()
+        assert len(told) == 200 and all("closed" in words for words in told)
+        for other in others:
+            other.close()
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.fixture
+def interrupt():
+    """Have Interrupted raised in this thread after some seconds; SIGALRM and its timer are pytest's meanwhile."""
+
+    def raise_it(*_):
+        raise Interrupted
+
+    before = signal.signal(signal.SIGUSR1, raise_it)
+    main = threading.main_thread().ident
+    yield lambda seconds: threading.Timer(seconds, lambda: signal.pthread_kill(main, signal.SIGUSR1)).start()
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_what_an_interrupted_call_had_taken_out_comes_with_the_next(interrupt):
+    with ws.Ring(64, shared=True, dtype="i8") as ring:
+        ring.enqueue_bulk(np.arange(20))
+        ends = Record.at(ring.address)
+        ends.cons.seen, ends.cons.position = 20, 2  # somebody has claimed two, and takes his time
+        interrupt(0.1)
+        with pytest.raises(Interrupted):
+            ring.dequeue_bulk(5)
+        ends.cons.tail = 2
+        assert ring.dequeue_burst(3).tolist() == [2, 3, 4]
+        assert ring.dequeue_burst(9).tolist() == [5, 6]
+        assert ring.dequeue_burst(99).tolist() == list(range(7, 20))
+        assert (ring.statistics().dequeued, len(ring)) == (18, 0)
+
+
+def test_an_interrupted_close_can_be_done_again(interrupt):
+    name = f"misuse-{os.getpid()}"
+    ring = ws.Ring(64, name=name)
+    ends = []
+
+    def work():
+        try:
+            ring.dequeue(timeout_s=None)
+        except ws.GraphError as error:
+            ends.append(error)
+
+    for _ in range(20):
+        thread = threading.Thread(target=work)
+        thread.start()
+        time.sleep(0.03)
+        interrupt(0.002)
+        try:
+            ring.close()
+            time.sleep(0.1)
+        except Interrupted:
+            pass
+        ring.close()
+        thread.join()
+        ring = ws.Ring(64, name=name)
+    ring.close()
+    assert len(ends) == 20
+
+
+def test_a_call_that_finds_nothing_or_no_room_is_counted_once():
+    with ws.Ring(2) as ring:
+        ring.dequeue_burst(4)
+        ring.dequeue_bulk(1)
+        assert ring.statistics().empty == 2
+        ring.enqueue(1)
+        ring.enqueue(2)
+        ring.enqueue_burst(np.array([3], u64))
+        assert ring.statistics().refused == 2
+
+
+def test_a_float_that_would_become_infinite_is_refused():
+    with ws.Ring(8, dtype="f4") as ring:
+        with pytest.raises(ws.GraphError, match="cannot hold 1e\\+300"):
+            ring.enqueue(1e300)
+        assert ring.enqueue(float("inf")) and ring.enqueue(0.1)

@@ -330,4 +330,17 @@ def finish_claim(binding, side, patience):
 def abandon_claim(binding, side, thread, gone):
     """:func:`wirespeed.core.member.abandon` of a binding's own claim at a side."""
     b = Binding(binding)
-    return b.ring == 0 or abandon(intent_of(b.member, side), thread, gone)
+    if b.ring == 0:
+        return True
+    at = intent_of(b.member, side)
+    count = u64(Intent(at).count)
+    if not abandon(at, thread, gone):
+        return False
+    m = Member(b.member)  # what was counted has not happened
+    if side == PROD:
+        m.enqueued -= count
+        m.enqueues -= u64(1)
+    else:
+        m.dequeued -= count
+        m.dequeues -= u64(1)
+    return True

@@ -1,5 +1,6 @@
 """What a ring's items are: which types, and making arrays of them without changing a value."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,8 @@ def _of_array(items: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 def _of_values(items: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     try:
         listed = list(items)
-        given = np.array(listed, dtype)
+        with np.errstate(over="ignore"):  # what becomes infinite is found below
+            given = np.array(listed, dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise GraphError(f"the ring's items are {dtype}, and these cannot be made such: {error}") from None
     if given.ndim != 1 or len(given) != len(listed):
@@ -73,7 +75,7 @@ def _of_values(items: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 def _same(item: Any, made: Any) -> bool:
     if isinstance(made, float) and isinstance(item, float):
-        return True
+        return math.isinf(made) == math.isinf(item)
     if isinstance(made, tuple) and isinstance(item, tuple | np.void):
         parts = item if isinstance(item, tuple) else item.tolist()
         return len(parts) == len(made) and all(map(_same, parts, made))

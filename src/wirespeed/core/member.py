@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-A member is one user of a ring that others use too: a process that has attached to it, with all of its threads.  For
+A member is one user of a ring that others use too: what a process has attached with, for all of its threads.  For
 each side its record says in which state it is: IDLE; ACTIVE, in the middle of an operation (in RTS CLAIMED, once it has
 its slots); WAITING, its items copied, for earlier claims to be published; HELD, between start and finish of a look at
 the items.  A recovery (:mod:`wirespeed.core.recovery`) sets the ring's ``frozen``, waits until every living member is at
@@ -89,9 +89,12 @@ def join(member, pid):
 
 
 @kernel
-def inherit(member, dead, pid):
+def inherit(member, dead, pid, started):
     """Make the record of a dead process that of another; whether it still was the dead one's."""
-    return compare_exchange(Member(member), "pid", dead, pid)
+    if not compare_exchange(Member(member), "pid", dead, pid):
+        return False
+    Member(member).started = started
+    return True
 
 
 @kernel(inline=True)
@@ -159,13 +162,16 @@ def finish(ring, at, side, patience):
         if state != WAITING and state < TAKEN:
             return True
         mine = Ring(ring).prod if side == PROD else Ring(ring).cons
-        first = intent.first
-        if state == WAITING and load_acquire(mine, "tail") == first:  # A2 pairs with R0
+        if state == WAITING and load_acquire(mine, "tail") == intent.first:  # A2 pairs with R0
             if compare_exchange(intent, "state", WAITING, ACTIVE):
-                store_release(mine, "tail", u32(first + intent.count))  # R0
-                end(at)
-                wake(ring, side)
-                return True
+                # Looked at again: another thread may have ended that claim meanwhile, and begun this one.
+                first = intent.first
+                if load_acquire(mine, "tail") == first:  # A2 pairs with R0
+                    store_release(mine, "tail", u32(first + intent.count))  # R0
+                    end(at)
+                    wake(ring, side)
+                    return True
+                store_release(intent, "state", WAITING)
         elif spins >= patience:
             return False
         else:

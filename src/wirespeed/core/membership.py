@@ -1,8 +1,9 @@
 """Who works on a segment: joining, leaving, and which members are known to be gone.
 
-A member is a process.  It is gone when its pidfd says so, or when another process has its number: the time at which it
-began stands in its record.  One that only hangs is not gone.  Processes of different PID namespaces cannot tell about
-each other: there, a member looks gone to those that do not see it, so they must not recover.
+A member belongs to a process, which may have several.  It is gone when its pidfd says so, or when another process has
+its number: the time at which it began stands in its record.  One that only hangs is not gone.  Processes of different
+PID namespaces cannot tell about each other: there, a member looks gone to those that do not see it, so they must not
+recover.
 
 Source: pidfd_open(2), proc_pid_stat(5).
 """
@@ -10,11 +11,26 @@ Source: pidfd_open(2), proc_pid_stat(5).
 import errno
 import os
 import select
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from wirespeed.core.member import ABANDONED, ACTIVE, CLAIMED, DONE, HELD, IDLE, TAKEN, WAITING, Member, inherit, join
+from wirespeed.core.member import (
+    ABANDONED,
+    ACTIVE,
+    CLAIMED,
+    DONE,
+    HELD,
+    IDLE,
+    TAKEN,
+    WAITING,
+    Member,
+    become_recoverer,
+    inherit,
+    join,
+    no_more_recoverer,
+)
 from wirespeed.errors import GraphError, PeerError
 from wirespeed.jit.libc import thread_id
 
@@ -65,6 +81,7 @@ class Membership:
     def __init__(self, address: int, count: int, name: str = "") -> None:
         self.address, self.count = address, count
         self._self = os.getpid(), started(os.getpid())
+        self._recovers = False
         self._watched: dict[tuple[int, int], int] = {}  # process and its beginning: pidfd
         self.own = self._join(name.encode()[:32])
 
@@ -90,8 +107,26 @@ class Membership:
         before = record.pid
         if not before or not self._forgotten(record):
             return False
-        record.started = 0  # before another one has its number there
-        return bool(inherit(at, before, self._self[0]))
+        return bool(inherit(at, before, *self._self))
+
+    @contextmanager
+    def recovering(self, owner: Any, what: str) -> Iterator[None]:
+        """Be the one that recovers a segment; :class:`PeerError` when another is at it."""
+        if self._recovers:
+            raise PeerError(f"another thread of this process is at recovering this {what}; try again when it is done")
+        self._recovers = True
+        try:
+            while not become_recoverer(owner.address, self.number):
+                number = int(owner.header.recoverer)
+                other = self.member(number)
+                # Our own mark is left from a call that was interrupted as it began.
+                if number != self.number and other is not None and other.alive:
+                    raise PeerError(f"{other} is at recovering this {what}; try again when it is done")
+                no_more_recoverer(owner.address, number)
+            yield
+        finally:
+            no_more_recoverer(owner.address, self.number)
+            self._recovers = False
 
     def leave(self) -> None:
         """Give our record back."""
@@ -194,7 +229,3 @@ class Membership:
             raise GraphError("this thread looks at items of the ring: finish that before other calls at this end")
         if not os.path.exists(f"/proc/self/task/{thread}"):
             raise PeerError(f"thread {thread} has ended while it looked at items of the ring; recover() lets it go on")
-
-    def dead(self) -> list[Peer]:
-        """The members that are gone without having left."""
-        return [peer for peer in self.peers() if not peer.alive]

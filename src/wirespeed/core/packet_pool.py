@@ -218,15 +218,16 @@ class PacketPool:
 
     def close_cache(self, address: int) -> None:
         """Put what a cache holds into the pool and forget it; nobody may use it any more."""
-        if address not in self._caches:
-            raise GraphError(f"{address:#x} is no open cache of this pool; give what cache() returned, once")
-        drain(address)
-        self._failures += int(Cache.at(address).failures)
-        self._caches.pop(address).address = 0
-        if self._shared is not None:
-            self._shared.give_cache(address)
-        if address in self._arenas:
-            self._arenas.pop(address).close()
+        with self._lock:  # another thread may be in alloc() or free(), with a cache of the pool's own
+            if address not in self._caches:
+                raise GraphError(f"{address:#x} is no open cache of this pool; give what cache() returned, once")
+            drain(address)
+            self._failures += int(Cache.at(address).failures)
+            self._caches.pop(address).address = 0
+            if self._shared is not None:
+                self._shared.give_cache(address)
+            if address in self._arenas:
+                self._arenas.pop(address).close()
 
     def alloc(self, n: int = 1) -> Handles:
         """As :meth:`PoolCache.alloc`, for any thread: straight from the pool, one thread at a time."""
@@ -368,8 +369,10 @@ class PacketPool:
         A shared pool stays for the others, and they may have them.  While arrays over packets are left the memory stays,
         and a shared pool's name with it.
         """
-        if not self.address:
-            return 0
+        with self._lock:
+            return self._close() if self.address else 0
+
+    def _close(self) -> int:
         if self._shared is not None:
             self._close_caches()
         missing = self.in_use

@@ -25,7 +25,7 @@ from wirespeed.core.number import Deadline, whole
 from wirespeed.core.ring import HTS, MT, RTS, ST
 from wirespeed.core.ring_memory import RingMemory
 from wirespeed.core.waiting import Waiting
-from wirespeed.errors import GraphError
+from wirespeed.errors import GraphError, PeerError
 
 SYNCS = {"st": ST, "mt": MT, "rts": RTS, "hts": HTS}
 Sync = Literal["st", "mt", "rts", "hts"]
@@ -98,7 +98,8 @@ class Ring:
         self._put_one, self._take_one = _single_calls(memory)
         self._take_list: Any = calls.dequeue_objects.function if self._objects else None
         self._most = int(memory.capacity)
-        self._closing = False
+        self._closing = self._closed = False
+        self._interrupted: list[NDArray[Any]] = []  # what calls had taken out when a signal ended them
 
     # Putting in.
 
@@ -109,7 +110,7 @@ class Ring:
             return True
         if GONE < code < UNABLE:  # it is in its slot, and must only be published
             return self._waiting.settle(code, PROD) == 1
-        return self._enqueue_slowly([item], True, timeout_s, NO_ARRAY) == 1
+        return self._enqueue_slowly([item], True, timeout_s, code) == 1
 
     def enqueue_bulk(self, items: Items, timeout_s: float | None = 0.0) -> int:
         """Put all items in, or none; how many."""
@@ -140,6 +141,8 @@ class Ring:
         item = self._take_one(self._at, _MISSING)
         if item is not _MISSING:
             return item
+        if timeout_s == 0 and self._take_one is not _none_taken and self._memory.open and self._memory.used() == 0:
+            return default
         got = self._take_some(1, True, timeout_s)
         if not len(got):
             return default
@@ -234,13 +237,20 @@ class Ring:
 
     # A first try has returned ``code``: what it has claimed and not published must be settled before there is another.
 
-    def _enqueue_slowly(self, items: Items, exact: bool, timeout_s: float | None, code: int = 0) -> int:
+    def _enqueue_slowly(self, items: Items, exact: bool, timeout_s: float | None, code: int = UNABLE) -> int:
         if GONE < code < UNABLE:
             return self._waiting.settle(code, PROD)
         deadline = Deadline(timeout_s)
-        given = items if code != NO_ARRAY and isinstance(items, np.ndarray | list) else self._given(items, exact)
+        if code == 0 and len(items) and deadline.over():
+            self._waiting.check_open()
+            return 0
+        known = code != NO_ARRAY and isinstance(items, list if self._objects else np.ndarray)
+        given = items if known else self._given(items, exact)
+        first = code == 0
         while len(given):
-            code = self._put(self._at, given, exact)
+            if not first:
+                code = self._put(self._at, given, exact)
+            first = False
             if code > 0:
                 return code
             if code == 0:
@@ -287,12 +297,17 @@ class Ring:
             count = self._take_into(out, exact, timeout_s, count)
         return out if count == n else out[:count]
 
-    def _take_into(self, out: NDArray[Any], exact: bool, timeout_s: float | None, code: int = 0) -> int:
+    def _take_into(self, out: NDArray[Any], exact: bool, timeout_s: float | None, code: int = UNABLE) -> int:
         if GONE < code < UNABLE:
-            return self._waiting.settle(code, CONS)
+            return self._end_taking(code, out)
         deadline = Deadline(timeout_s)
+        first = code == 0 and type(out) is np.ndarray and len(out) > 0
         while True:
-            code = self._take(self._at, out, exact)
+            if self._interrupted and (kept := self._give_kept(out, exact)):
+                return kept
+            if not first:
+                code = self._take(self._at, out, exact)
+            first = False
             if code > 0:
                 return code
             if code == NO_ARRAY:
@@ -301,10 +316,34 @@ class Ring:
             if code == 0:
                 if len(out) == 0 or not self._waiting.wait(CONS, len(out) if exact else 1, deadline):
                     return 0
-            elif (claimed := self._waiting.settle(code, CONS, deadline)) > 0:
-                return claimed
-            elif claimed < 0:
+            elif code < UNABLE and code > GONE:
+                return self._end_taking(code, out)
+            elif self._waiting.settle(code, CONS, deadline) < 0:
                 return 0
+
+    def _end_taking(self, code: int, out: NDArray[Any]) -> int:
+        """Settle a claim whose items are in ``out`` already; an interrupt keeps them for a later call."""
+        try:
+            return self._waiting.settle(code, CONS)
+        except PeerError:
+            raise  # given up: nothing was taken
+        except BaseException:
+            self._interrupted.append(out[: UNABLE - code].copy())
+            raise
+
+    def _give_kept(self, out: NDArray[Any], exact: bool) -> int:
+        """Hand out what an interrupted call had taken, as far as it suits; how many."""
+        kept = self._interrupted.pop(0)
+        n = min(len(kept), len(out))
+        if exact and n < len(out):
+            self._interrupted.insert(0, kept)
+            return 0
+        out[:n] = kept[:n]
+        if n < len(kept):
+            self._interrupted.insert(0, kept[n:])
+        if not self._interrupted:  # until then its claim stays as it is, so that calls come by here
+            calls.finish_claim.function(self._at, CONS, 1)
+        return n
 
     def _objects_of(self, n: int, exact: bool, timeout_s: float | None) -> list[Any]:
         deadline = Deadline(timeout_s)
@@ -385,8 +424,8 @@ class Ring:
 
     def peers(self) -> list[Peer]:
         """The processes that work on a shared ring, this one included; those that are gone say what they were doing."""
-        self._waiting.check_open()
-        return self._memory.members.peers()
+        with self._waiting.inside():
+            return self._memory.members.peers()
 
     def recover(self, timeout_s: float = 1.0) -> "recovery.Recovery":
         """Take what dead processes left behind out of the ring's way, so that the others can go on.
@@ -396,9 +435,9 @@ class Ring:
         the middle of something are waited for, for up to ``timeout_s``; then ``TimeoutError`` is raised, and nothing was
         changed.  In ``"mt"`` and ``"rts"`` what goes back may be older than what another consumer has taken meanwhile.
         """
-        self._waiting.check_open()
-        Deadline(timeout_s)
-        return recovery.recover(self._memory, timeout_s)
+        Deadline(timeout_s)  # refuses what is none
+        with self._waiting.inside():
+            return recovery.recover(self._memory, timeout_s)
 
     def statistics(self) -> "Statistics":
         """What all present members together have done."""
@@ -408,24 +447,28 @@ class Ring:
 
     def dump(self) -> str:
         """Everything there is to say about it, as text."""
-        self._waiting.check_open()
-        return self._memory.dump()
+        with self._waiting.inside():
+            return self._memory.dump()
 
     def close(self) -> None:
         """Leave it; its memory goes when the last one does.
 
         Other threads that wait in this object's calls get a :class:`GraphError`; it returns when they are out.
         """
-        if not self._memory.open or self._closing:
+        if self._closed or self._closing or self._waiting.forked:
             return
         self._closing = True
-        if self._objects:
-            self._memory.record.closed = 1  # what is let go of may run programs that would put in more
-            while self._objects_of(self.capacity, False, 0.0):
-                pass
-        self._memory.part()  # from now on every call finds it closed
-        self._waiting.leave()
-        self._memory.close()
+        try:
+            if self._objects and self._memory.open:
+                self._memory.record.closed = 1  # what is let go of may run programs that would put in more
+                while self._objects_of(self.capacity, False, 0.0):
+                    pass
+            self._memory.part()  # from now on every call finds it closed
+            self._waiting.leave()
+            self._memory.close()
+            self._closed = True
+        finally:
+            self._closing = False  # one that was interrupted can be done again
 
     def __del__(
         self, ending: Callable[[], bool] = sys.is_finalizing
@@ -480,8 +523,8 @@ def _single_calls(memory: RingMemory) -> tuple[Any, Any]:
 
 
 def _none_put(_: int, item: Any) -> int:
-    """The place of an entry that there is none of: nothing was put in yet,"""
-    return 0
+    """The place of an entry that there is none of: the item must become an array,"""
+    return NO_ARRAY
 
 
 def _none_taken(_: int, default: Any) -> Any:

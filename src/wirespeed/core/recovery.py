@@ -98,16 +98,8 @@ def recover(memory: "RingMemory", timeout_s: float) -> Recovery:
     """See :meth:`wirespeed.core.queue.Ring.recover`."""
     if not isinstance(memory.owner, Segment):
         return _recover(memory, timeout_s)  # one process: no second one is at it
-    while not member.become_recoverer(memory.owner.address, memory.members.number):
-        number = memory.owner.header.recoverer
-        other = memory.members.member(number)
-        if other is not None and other.alive:
-            raise PeerError(f"{other} is at recovering this ring; try again when it is done")
-        member.no_more_recoverer(memory.owner.address, number)
-    try:
+    with memory.members.recovering(memory.owner, "ring"):
         return _recover(memory, timeout_s)
-    finally:
-        memory.owner.header.recoverer = 0
 
 
 def _recover(memory: "RingMemory", timeout_s: float) -> Recovery:

@@ -44,7 +44,7 @@ Header = layout(
         ("size", "i8"),
         ("base", "i8"),  # where it must be mapped, or 0 when that does not matter
         ("member_count", "u4"),
-        ("recoverer", "u4"),  # process that is at mending it, or 0
+        ("recoverer", "u4"),  # number of the member that is at mending it, or 0
         ("members", "i8"),  # offset of the members' records
     ],
     size=HEADER_SIZE,
@@ -103,7 +103,8 @@ def _forget(fd: int, names: list[str], owner: int) -> None:
     if os.getpid() == owner:
         for path in names:
             try:
-                os.unlink(path)
+                if os.path.samestat(os.stat(path), os.fstat(fd)):  # else somebody has removed it, and another made anew
+                    os.unlink(path)
             except FileNotFoundError:
                 pass
     os.close(fd)

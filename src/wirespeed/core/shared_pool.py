@@ -34,7 +34,7 @@ import numpy as np
 from wirespeed.core import audit, owned_lock, ring, segment
 from wirespeed.core.arena import LINE, SHARED_BASE
 from wirespeed.core.inventory import SOUND, TOO_LONG, look_at_ring, put_back
-from wirespeed.core.member import Member, become_recoverer, no_more_recoverer
+from wirespeed.core.member import Member
 from wirespeed.core.membership import Membership, Peer
 from wirespeed.core.packet import HEADROOM, Packet
 from wirespeed.core.pool import CACHE_LIMIT, HANDLES, RING, Cache, Pool, claim, drain, enrol, free_lock, give_up
@@ -221,17 +221,8 @@ class SharedPool:
 
     def recover(self) -> PoolRecovery:
         """See :meth:`wirespeed.core.packet_pool.PacketPool.recover`."""
-        at, number = self._mapping.owner.address, self.members.number
-        while not become_recoverer(at, number):
-            recoverer = int(self._mapping.owner.header.recoverer)
-            other = self.members.member(recoverer)
-            if other is not None and other.alive:
-                raise PeerError(f"{other} is at recovering this pool; try again when it is done")
-            no_more_recoverer(at, recoverer)
-        try:
+        with self.members.recovering(self._mapping.owner, "pool"):
             return self._recover()
-        finally:
-            no_more_recoverer(at, number)
 
     def _recover(self) -> PoolRecovery:
         record = Pool.at(self.address)

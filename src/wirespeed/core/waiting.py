@@ -9,6 +9,8 @@ that member while it lives, and with a :class:`PeerError` that names it when it 
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from wirespeed.core import calls
 from wirespeed.core.calls import NO_ARRAY, SHUT
@@ -36,6 +38,19 @@ class Waiting:
         self._spin_ns = FOREVER_NS if spins else SPIN_NS
         self._inside: dict[object, int] = {}  # calls that do not hold the GIL, and the threads they are of
 
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """For what lets go of the GIL: another thread's close() waits for it, and its memory stays mapped in any case."""
+        kept = self.memory.mapping  # a signal's handler in this very thread is not waited for
+        token = object()
+        try:
+            self._inside[token] = thread_id()
+            self.check_open()
+            yield
+        finally:
+            self._inside.pop(token, None)
+            del kept
+
     def leave(self) -> None:
         """Wait until no other thread waits here any more; every new call finds the ring closed already.
 
@@ -55,21 +70,17 @@ class Waiting:
                 f"waiting for {n} {'slots' if side == PROD else 'items'} of a ring that holds {self.memory.capacity} has no end; "
                 f"ask for fewer at a time"
             )
-        token = object()
-        while True:
-            try:
-                self._inside[token] = thread_id()  # close() waits for those in here
+        with self.inside():
+            while True:
                 got = calls.wait.function(self._binding, side, n, deadline.left_ns(SLICE_NS), self._spin_ns)
-            finally:
-                self._inside.pop(token, None)
-            if got == calls.READY:
-                return True
-            if got == SHUT and side == CONS:
-                return False
-            self.check_open(got)
-            self.check_peers(others=True)
-            if deadline.over():
-                return False
+                if got == calls.READY:
+                    return True
+                if got == SHUT and side == CONS:
+                    return False
+                self.check_open(got)
+                self.check_peers(others=True)
+                if deadline.over():
+                    return False
 
     def settle(self, code: int, side: int, deadline: "Deadline | None" = None) -> int:
         """Do what a code of an entry asks for; the items that are through by that, or 0: then it is tried again.
@@ -82,37 +93,40 @@ class Waiting:
             raise GraphError(
                 f"NumPy made an array of another type than {self.memory.dtype}; report this with its version"
             )
-        member = Member.at(self.memory.members.own)
-        intent = member.prod if side == PROD else member.cons
-        token = object()
-        while True:
-            if intent.state == HELD:
-                self.memory.members.check_holder(intent)
-            try:
-                self._inside[token] = thread_id()
+        with self.inside():
+            member = Member.at(self.memory.members.own)
+            intent = member.prod if side == PROD else member.cons
+            while True:
+                self.check_open()
+                if intent.state == HELD:
+                    self.memory.members.check_holder(intent)
                 done = calls.finish_claim.function(self._binding, side, PAUSES)
-            finally:
-                self._inside.pop(token, None)
-            if done and code < UNABLE:
-                return UNABLE - code
-            try:
-                self.check_peers()
-            except PeerError:
-                # A claim that cannot be published is given up, so that what raises has not happened.
-                gone = self.memory.dead_recoverer()
-                if code == UNABLE or calls.abandon_claim.function(self._binding, side, thread_id(), gone):
-                    raise
-                continue
-            if done:
-                time.sleep(0.0002)  # frozen, held, or an earlier one is under way
-                return -1 if deadline is not None and deadline.spent(TRIES, GRACE_NS) else 0
+                if done and code < UNABLE:
+                    return UNABLE - code
+                self.check_open()
+                try:
+                    self.check_peers()
+                except PeerError:
+                    # A claim that cannot be published is given up, so that what raises has not happened.
+                    gone = self.memory.dead_recoverer()
+                    if code == UNABLE or calls.abandon_claim.function(self._binding, side, thread_id(), gone):
+                        raise
+                    continue
+                if done:
+                    time.sleep(0.0002)  # frozen, held, or an earlier one is under way
+                    return -1 if deadline is not None and deadline.spent(TRIES, GRACE_NS) else 0
+
+    @property
+    def forked(self) -> bool:
+        """Whether this process is a fork of the one that the ring belongs to."""
+        return os.getpid() != self._pid
 
     def check_open(self, code: int = 0) -> None:
         """Raise when the ring is closed, or ``code`` says that it was shut down."""
         if code == SHUT:
             raise GraphError("this ring was shut down: nothing more can be put in; make another, or reset() it")
         if not self.memory.open:
-            if os.getpid() != self._pid:
+            if self.forked:
                 raise GraphError(
                     f"this ring belongs to process {self._pid}, not to its fork; attach to it here, by name or descriptor"
                 )
