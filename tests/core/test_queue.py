@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import wirespeed as ws
-from wirespeed.core.queue import SYNCS, Ring
+from wirespeed.core.queue import Ring
+from wirespeed.core.ring import SYNCS
 from wirespeed.core.ring import Ring as Record
 
 u64 = np.uint64

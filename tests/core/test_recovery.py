@@ -33,8 +33,7 @@ from wirespeed.core.member import (
     WAITING,
     Member,
 )
-from wirespeed.core.queue import SYNCS
-from wirespeed.core.ring import SLOTS
+from wirespeed.core.ring import SLOTS, SYNCS
 
 WRAP = 1 << 32
 CAPACITY = 15

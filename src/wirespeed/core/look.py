@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from wirespeed.core import calls
 from wirespeed.core.items import converted
-from wirespeed.core.mapping import Mapping
+from wirespeed.core.mapping import array_over
 from wirespeed.core.member import CONS, HELD, PROD, Member
 from wirespeed.core.ring import SLOTS
 from wirespeed.errors import GraphError, PeerError
@@ -28,17 +28,6 @@ from wirespeed.jit.libc import thread_id
 
 if TYPE_CHECKING:
     from wirespeed.core.ring_memory import RingMemory
-
-
-class _Slots:
-    """What NumPy makes an array of: some successive slots, whose memory it keeps mapped."""
-
-    def __init__(
-        self, mapping: Mapping | None, address: int, length: int, dtype: np.dtype[Any], writable: bool
-    ) -> None:
-        self._mapping = mapping
-        raw = {"data": (address, not writable), "shape": (length * dtype.itemsize,), "typestr": "|u1", "version": 3}
-        self.__array_interface__ = raw
 
 
 class Held:
@@ -103,8 +92,7 @@ class Held:
     def _run(self, at: int, length: int) -> NDArray[Any]:
         memory = self._memory
         address = memory.ring + SLOTS + at * memory.dtype.itemsize
-        slots = _Slots(memory.mapping, address, length, memory.dtype, self._side == PROD)
-        return np.asarray(slots).view(memory.dtype)
+        return array_over(memory.mapping, address, length, memory.dtype, self._side == PROD)
 
     def _keep(self, k: Any) -> None:
         self._check()

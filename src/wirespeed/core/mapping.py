@@ -8,6 +8,10 @@ kernel hold references as well, so nothing is unmapped under them.
 
 import ctypes
 import mmap
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from wirespeed.core.arena import HUGE
 from wirespeed.jit import libc
@@ -30,3 +34,16 @@ class Mapping:
             libc.wipe_on_fork(self.address, size)
         elif fd < 0 and size >= HUGE:
             libc.advise_huge(self.address, size)
+
+
+class _Interface:
+    """What NumPy makes an array of; the array refers to it, and it to what keeps the memory."""
+
+    def __init__(self, keeper: object, address: int, size: int, writable: bool) -> None:
+        self.keeper = keeper
+        self.__array_interface__ = {"data": (address, not writable), "shape": (size,), "typestr": "|u1", "version": 3}
+
+
+def array_over(keeper: object, address: int, length: int, dtype: np.dtype[Any], writable: bool = True) -> NDArray[Any]:
+    """An array of ``length`` items at an address, which has ``keeper`` live for as long as it does."""
+    return np.asarray(_Interface(keeper, address, length * dtype.itemsize, writable)).view(dtype)

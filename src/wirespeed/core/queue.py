@@ -22,12 +22,11 @@ from wirespeed.core.look import Look, Room
 from wirespeed.core.member import CONS, PROD, UNABLE
 from wirespeed.core.membership import Peer
 from wirespeed.core.number import Deadline, whole
-from wirespeed.core.ring import HTS, MT, RTS, ST
+from wirespeed.core.ring import HTS, MT, ST, SYNCS
 from wirespeed.core.ring_memory import RingMemory
 from wirespeed.core.waiting import Waiting
 from wirespeed.errors import GraphError, PeerError
 
-SYNCS = {"st": ST, "mt": MT, "rts": RTS, "hts": HTS}
 Sync = Literal["st", "mt", "rts", "hts"]
 Items = Sequence[Any] | NDArray[Any]
 BURST = 32

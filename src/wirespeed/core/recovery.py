@@ -56,7 +56,7 @@ from wirespeed.core.member import (
     wake_producers,
 )
 from wirespeed.core.membership import Peer
-from wirespeed.core.ring import HTS, MT, RTS, SLOTS, ST, End, Ring
+from wirespeed.core.ring import MT, RTS, SLOTS, End, Ring, claimed
 from wirespeed.core.segment import Segment
 from wirespeed.errors import PeerError
 from wirespeed.jit import libc
@@ -202,20 +202,13 @@ class _Still:
         ]
 
 
-def _claimed(end: Any, sync: int) -> int:
-    """Up to where an end has claimed; to look at items is none in ``st``."""
-    if sync == ST:
-        return int(end.tail)
-    return int(end.head if sync == HTS else end.position)
-
-
 def _between(first: int, last: int) -> list[int]:
     return _Part(first, (last - first) % WRAP).counters()
 
 
 def _lost(end: Any, sync: int, still: _Still, side: int) -> list[int]:
     """The slots between an end's tail and head that the dead had claimed, in order."""
-    under_way = _between(end.tail, _claimed(end, sync))
+    under_way = _between(end.tail, claimed(end, sync))
     if sync == MT:
         kept = {c for part in still.waiting[side] for c in part.counters()}
         return [c for c in under_way if c not in kept]
@@ -257,8 +250,8 @@ def _rewrite(memory: "RingMemory", still: _Still) -> Recovery:
     prod_sync, cons_sync = ring.prod_sync, ring.cons_sync
     returned = _lost(ring.cons, cons_sync, still, CONS)
     dropped = set(_lost(ring.prod, prod_sync, still, PROD))
-    last = _claimed(ring.prod, prod_sync)
-    there = _between(_claimed(ring.cons, cons_sync), ring.prod.tail)
+    last = claimed(ring.prod, prod_sync)
+    there = _between(claimed(ring.cons, cons_sync), ring.prod.tail)
     completed = [c for c in _between(ring.prod.tail, last) if c not in dropped]
     kept = [*returned, *there, *completed]
     first = (last - len(kept)) % WRAP

@@ -34,6 +34,8 @@ algorithm for both ends; ``seen`` is from Lee, Bu and Chandranmenon, "A lock-fre
 synchronization mechanism", IPDPS 2010.
 """
 
+from typing import Any
+
 import numpy as np
 
 from wirespeed.core.slots import put, take
@@ -45,6 +47,7 @@ from wirespeed.jit.libc import sys_yield
 
 u32, i64, u64 = np.uint32, np.int64, np.uint64
 ST, MT, RTS, HTS = 0, 1, 2, 3
+SYNCS = {"st": ST, "mt": MT, "rts": RTS, "hts": HTS}  # by the names that Python programs give
 SPINS = 128  # how often a waiting thread pauses before it lets another one have the core
 BACK_OFF = 16  # pauses after a lost race for a claim: who won it can do several operations on lines that it has
 AHEAD = 256  # most bytes of slots that are asked for before they are written
@@ -298,3 +301,10 @@ def init(address: int, slots: int, capacity: int | None = None) -> None:
     ring.capacity = slots - 1 if capacity is None else capacity
     for end in (ring.prod, ring.cons):
         end.limit = max(1, ring.capacity // 8)
+
+
+def claimed(end: Any, sync: int) -> int:
+    """Up to where an end has claimed, by its record; to look at items of an ST end is no claim."""
+    if sync == ST:
+        return int(end.tail)
+    return int(end.head if sync == HTS else end.position)

@@ -16,7 +16,7 @@ from wirespeed.core.calls import Binding
 from wirespeed.core.mapping import Mapping
 from wirespeed.core.member import CONS, IDLE, INTENT, PROD, Member, finish, wake_consumers, wake_producers
 from wirespeed.core.membership import Membership
-from wirespeed.core.ring import HTS, RTS, ST, Ring
+from wirespeed.core.ring import HTS, RTS, Ring, claimed
 from wirespeed.errors import GraphError, PeerError, PortError
 from wirespeed.jit import arrays, libc
 
@@ -117,8 +117,7 @@ class RingMemory:
             f"  used {self.used()}, free {self.capacity - self.used()}" + ", shut down" * bool(record.closed),
         ]
         for name, end, sync in (("prod", record.prod, record.prod_sync), ("cons", record.cons, record.cons_sync)):
-            head = {ST: end.tail, HTS: end.head}.get(sync, end.position)
-            line = f"  {name} {['ST', 'MT', 'RTS', 'HTS'][sync]}: head {head}, tail {end.tail}"
+            line = f"  {name} {['ST', 'MT', 'RTS', 'HTS'][sync]}: head {claimed(end, sync)}, tail {end.tail}"
             if sync == RTS:
                 line += f", {end.seen} claims begun, {end.head} ended, limit {end.limit}"
             lines.append(line)

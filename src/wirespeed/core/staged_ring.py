@@ -28,13 +28,12 @@ from numpy.typing import DTypeLike, NDArray
 from wirespeed.core import staged
 from wirespeed.core.arena import Arena
 from wirespeed.core.items import converted, item_type, shape_of
-from wirespeed.core.mapping import Mapping
+from wirespeed.core.mapping import Mapping, array_over
 from wirespeed.core.number import Deadline, whole
-from wirespeed.core.ring import HTS, MT, RTS, ST, End
+from wirespeed.core.ring import SYNCS, End
 from wirespeed.core.staged import Staged
 from wirespeed.errors import GraphError, PortError
 
-SYNCS = {"st": ST, "mt": MT, "rts": RTS, "hts": HTS}
 NAP = 0.0002  # seconds between two looks of a call that waits; shorter ones cost a core and see little sooner
 Array = NDArray[Any]
 
@@ -53,14 +52,6 @@ class _Memory:
     owner: Mapping | Arena
     at: int
     pid: int  # whose it is; 0 for memory that a fork shares
-
-
-class _Slots:
-    """What NumPy makes an array of: some successive slots, whose memory it keeps mapped."""
-
-    def __init__(self, memory: _Memory, address: int, size: int) -> None:
-        self._memory = memory
-        self.__array_interface__ = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
 
 
 class _Column:
@@ -82,7 +73,7 @@ class _Column:
         return np.empty(n, self.dtype)
 
     def at(self, memory: _Memory, address: int, n: int) -> Array:
-        return np.asarray(_Slots(memory, address, self.size * n)).view(self.dtype)
+        return array_over(memory, address, n, self.dtype)
 
     def given(self, values: Any) -> Array:
         """``values`` as a contiguous array of ours, without a copy where it is one."""
