@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 # Where each public name is defined.  They are loaded when first used: importing numba takes half a second.
 _NAMES = {
     "port": "wirespeed.ports",
+    "distribute": "wirespeed.engine.distribute",
     "DROP": "wirespeed.engine.function",
     "FORWARD": "wirespeed.engine.function",
     "Pkt": "wirespeed.engine.function",
@@ -39,6 +40,9 @@ _NAMES = {
     "Columns": "wirespeed.apps.columns",
     "read": "wirespeed.apps.columns",
     "Packet": "wirespeed.core.frame",
+    "Distributor": "wirespeed.core.distributor.distributor",
+    "DistributorStatistics": "wirespeed.core.distributor.statistics",
+    "DistributorWorker": "wirespeed.core.distributor.worker",
     "ExternalBuffer": "wirespeed.core.external",
     "PacketPool": "wirespeed.core.packet_pool",
     "PacketView": "wirespeed.core.view",

@@ -5,12 +5,16 @@ from wirespeed.apps.columns import Columns as Columns
 from wirespeed.apps.columns import read as read
 from wirespeed.apps.flows import FlowCounter as FlowCounter
 from wirespeed.apps.flows import count_flows as count_flows
+from wirespeed.core.distributor.distributor import Distributor as Distributor
+from wirespeed.core.distributor.statistics import DistributorStatistics as DistributorStatistics
+from wirespeed.core.distributor.worker import DistributorWorker as DistributorWorker
 from wirespeed.core.external import ExternalBuffer as ExternalBuffer
 from wirespeed.core.frame import Packet as Packet
 from wirespeed.core.packet_pool import PacketPool as PacketPool
 from wirespeed.core.queue import Ring as Ring
 from wirespeed.core.staged_ring import StagedRing as StagedRing
 from wirespeed.core.view import PacketView as PacketView
+from wirespeed.engine.distribute import distribute as distribute
 from wirespeed.engine.function import DROP as DROP
 from wirespeed.engine.function import FORWARD as FORWARD
 from wirespeed.engine.function import Pkt as Pkt

@@ -79,6 +79,13 @@ def test_a_shortened_name_is_never_too_long_and_unchanged_where_it_fits(name: st
     assert len(name) > length or shorten(name, length) == name
 
 
+def test_the_stages_of_a_crew_are_inset() -> None:
+    now = report(1.0, stage("sink", 7, name="null:"), stage("stage", 7, name="inside", crew="spread"))
+    assert [line[:8] for line in drawn(100, now).splitlines()[1:3]] == ["null:   ", "  inside"]
+    long = report(1.0, stage("stage", 7, name="a-name-that-does-not-fit-into-the-width-that-there-is", crew="spread"))
+    assert max(map(len, drawn(80, long).splitlines())) <= 80
+
+
 def test_no_color_leaves_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[3" in drawn(100, force_terminal=True, color_system="standard")
     monkeypatch.setenv("NO_COLOR", "1")

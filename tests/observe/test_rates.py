@@ -95,3 +95,15 @@ def test_what_is_no_rate_is_taken_over() -> None:
     now = dataclasses.replace(report(1.0), notes=("damaged",), pool_failures=7)
     rates = between(None, now)
     assert (rates.pool_size, rates.pool_free, rates.pool_failures, rates.notes) == (64, 60, 7, ("damaged",))
+
+
+def test_what_passes_a_crew_is_counted_by_its_stage_only() -> None:
+    drops = {"dropped": 3}
+    now = report(
+        2.0, stage("source", 10), stage("stage", 10, name="spread", drops={"dropped_by_worker": 3}), stage("sink", 7),
+        stage("source", 10, crew="spread"), stage("stage", 10, drops=drops, crew="spread"),
+        stage("sink", 7, crew="spread"),
+    )  # fmt: skip
+    rates = between(None, now)
+    assert (rates.packets, rates.packets_per_s, rates.dropped) == (7, 3.5, 3)
+    assert [s.crew for s in rates.stages] == ["", "", "", "spread", "spread", "spread"]

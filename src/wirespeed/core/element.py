@@ -54,7 +54,7 @@ class Chain:
         outputs = other if isinstance(other, tuple) else (other,)
         if not outputs:
             raise GraphError("an empty tuple on the right of >>; list at least one output")
-        chains = [_as_chain(o) for o in outputs]
+        chains = [as_chain(o) for o in outputs]
         joined = Chain(self.first)
         joined.links = self.links
         for number, chain in enumerate(chains):
@@ -73,7 +73,8 @@ class Chain:
         return "<Chain " + ", ".join(f"{a.name} >{k}> {b.name}" for a, k, b in self.links) + ">"
 
 
-def _as_chain(thing: Any) -> Chain:
+def as_chain(thing: Any) -> Chain:
+    """A chain, or an element as a chain of one; raises :class:`GraphError` for anything else."""
     if isinstance(thing, Chain):
         return thing
     if isinstance(thing, Element):

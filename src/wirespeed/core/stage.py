@@ -6,7 +6,8 @@ A stage is ``(state, burst, n) -> n``: three integers.  ``burst`` is the address
 packets (for a source: how much room there is).  What is returned stays at the front of ``burst`` and is output 0.
 A packet for output k > 0 is appended to outbox k with :func:`emit`; a dropped one goes to the drop outbox with
 :func:`drop`, which counts its reason; the worker frees them.  A sink returns what it refuses, at the front of
-``burst``: it is offered again (back-pressure).  ``n = 0`` is the tick by which a stage that holds packets gets time.
+``burst``: it is offered again (back-pressure).  ``n = 0`` is the tick by which a stage that holds packets gets time; it
+may then leave up to a burst of them.  One that wants no more for now says that it is ``full``: the sources before it wait.
 
 ``state`` is the address of a layout whose first field is ``("head", Head)``.  The engine fills the head's first part
 when it places the stage; the second part is written by the stage.  No other thread writes either.
@@ -14,7 +15,10 @@ when it places the stage; the second part is written by the stage.  No other thr
 The Python side: an *element* of a graph has ``name`` and ``open(role, workers) -> part``; a part lives for one run and
 has ``place(site) -> Placement`` (called once for each worker) and ``close()``, and may have ``counters() -> dict`` for
 the report and ``service() -> float | None``, which the run's control thread calls: it does a little work and returns
-seconds until it wants to be called again, or None for never.  A service that raises ``PortError`` ends the run.
+seconds until it wants to be called again, or None for never.  A service that raises ``PortError`` ends the run.  A part
+may have ``holds``, how many packets can be in it at once (the run's pool is larger by so many), and
+``crews(outputs) -> [Crew]``: chains that run in threads of their own, in which its packets are for a time.  A crew is
+stopped only after the workers of the graph that its part stands in have left; then all parts are closed.
 """
 
 from collections.abc import Mapping
@@ -24,6 +28,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from wirespeed.core.arena import Arena
+from wirespeed.core.element import Chain
 from wirespeed.core.free import free_bulk
 from wirespeed.core.packet_pool import PacketPool
 from wirespeed.jit.intrinsics import load_u64, store_i64, store_u64
@@ -61,7 +66,11 @@ Head = layout(
         ("done", "i8"),  # of a source: 1 when nothing more will come
         ("bytes", "u8"),  # of a port: bytes that it received or transmitted
         ("due_ns", "i8"),  # when it wants to be called next on the monotonic clock; 0: whenever there is work
-        (None, 32),
+        # of a stage that holds packets
+        ("full", "i8"),  # 1 while no source before it is to be asked for more
+        ("asleep", "i8"),  # address of a u4 that the worker sets while it sleeps, for whoever has the packets, or 0,
+        ("bell", "i8"),  # and of one which is changed, and woken by a futex, when that is so and they are back
+        (None, 8),
     ],
 )
 assert Head.size == 128
@@ -144,6 +153,14 @@ class Placement:
     drops: Mapping[str, str] = field(default_factory=dict)  # the stage's own reasons, in order, each with its sentence
     fds: tuple[int, ...] = ()  # readable when the stage has work; an idle worker sleeps on them
     keep: Any = None  # whatever must live as long as the placement
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Threads beside the workers: so many, each with a copy of the graph that a chain makes, of its own sources."""
+
+    chain: Chain
+    workers: int
 
 
 class Part(Protocol):

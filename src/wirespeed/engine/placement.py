@@ -6,8 +6,6 @@ Memory comes from the run's arena and lives as long as the run.
 from collections.abc import Sequence
 from typing import Any
 
-from wirespeed.core.arena import Arena
-from wirespeed.core.packet_pool import PacketPool
 from wirespeed.core.stage import COMMON_DROPS, MAX_BURST, OUTBOX, Head, Outbox, Part, Placement, Site
 from wirespeed.engine import worker as w
 from wirespeed.engine.graph import Graph, Node
@@ -26,11 +24,15 @@ assert PollFd.size == 8
 
 
 class GraphCopy:
-    """One worker's copy; ``address`` is the record for :func:`wirespeed.engine.worker.work`."""
+    """One worker's copy; ``number`` is the worker's among all of the run, whatever graph they have a copy of.
 
-    def __init__(self, graph: Graph, parts: dict[Node, Part], site: Site, wake: int, busy: bool) -> None:
+    ``address`` is the record for :func:`wirespeed.engine.worker.work`.
+    """
+
+    def __init__(self, graph: Graph, parts: dict[Node, Part], site: Site, number: int, wake: int, busy: bool) -> None:
         self.graph = graph
         self.site = site
+        self.number = number
         arena = site.arena
         self.numbers = {node: i for i, node in enumerate(graph.nodes)}
         self.drop_box = self._box(DROP_BOX)
@@ -140,16 +142,13 @@ def _words(address: int, length: int) -> Sequence[int]:
 
 def arena_bytes(graph: Graph, workers: int) -> int:
     """Memory that the copies of a graph may take; pages that are never touched cost nothing."""
-    boxes = sum(max(1, len(n.targets)) for n in graph.nodes)
-    return workers * ((8 << 20) + boxes * (16 * BOX + (1 << 20)))
+    return workers * ((8 << 20) + _boxes(graph) * (16 * BOX + (1 << 20)))
 
 
-def pool_for(size: int | None, workers: int, graph: Graph) -> PacketPool:
-    """The run's pool: enough for every box to be full and every cache to be warm, unless a size is asked for."""
-    boxes = sum(max(1, len(n.targets)) for n in graph.nodes)
-    return PacketPool(size or workers * (2048 + 512 * boxes) + 1024, caches=workers)
+def pool_size(graph: Graph, workers: int) -> int:
+    """Packets by which every box of the copies can be full and every cache warm."""
+    return workers * (2048 + 512 * _boxes(graph))
 
 
-def arena_for(graph: Graph, workers: int) -> Arena:
-    """The run's arena for states and boxes."""
-    return Arena(arena_bytes(graph, workers), huge=False)
+def _boxes(graph: Graph) -> int:
+    return sum(max(1, len(n.targets)) for n in graph.nodes)

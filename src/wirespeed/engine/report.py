@@ -6,7 +6,7 @@ A report can be taken at any time; while a run goes on, its numbers are a moment
 import dataclasses
 import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ class StageReport:
 
     ``outputs`` counts packets by output (for a sink: what it took); ``refused`` counts offers that a sink turned down,
     each time; ``held`` is what waits in the stage or before it; ``sentences`` explains each reason in ``drops``.
+    ``crew`` names the stage to whose crew it belongs: what passes there is inside that stage and counted there.
     """
 
     name: str
@@ -31,6 +32,7 @@ class StageReport:
     sentences: Mapping[str, str]
     cycles_per_packet: float | None
     counters: Mapping[str, Any] = field(default_factory=dict)
+    crew: str = ""
 
     @property
     def dropped(self) -> int:
@@ -77,25 +79,29 @@ class Report:
     @property
     def packets(self) -> int:
         """Packets that sinks took."""
-        return sum(s.packets_out for s in self.stages if s.kind == "sink")
+        return sum(s.packets_out for s in self._main() if s.kind == "sink")
 
     @property
     def received(self) -> int:
         """Packets that sources gave."""
-        return sum(s.packets_out for s in self.stages if s.kind == "source")
+        return sum(s.packets_out for s in self._main() if s.kind == "source")
 
     @property
     def dropped(self) -> int:
         """Packets dropped, for whatever reason, in all stages but sources."""
-        return sum(s.dropped for s in self.stages if s.kind != "source")
+        return sum(s.dropped for s in self._main() if s.kind != "source")
 
     @property
     def balanced(self) -> bool:
         """Whether every packet is accounted for: in each stage, in all, and in the pool once the run is over."""
-        held = sum(s.held for s in self.stages)
+        held = sum(s.held for s in self._main())
         whole = self.received == self.packets + held + self.dropped
         back = not self.finished or self.pool_free == self.pool_size
         return whole and back and all(s.missing == 0 for s in self.stages)
+
+    def _main(self) -> Iterator[StageReport]:
+        """The stages where each packet is counted once: all but those of crews."""
+        return (s for s in self.stages if not s.crew)
 
     def stage(self, name: str) -> StageReport:
         """The stage of that name (or of that port target)."""
@@ -159,7 +165,7 @@ def _row(s: StageReport) -> tuple[str, ...]:
     per_packet = "" if s.cycles_per_packet is None else f"{s.cycles_per_packet:.1f}"
     size = f"{s.bytes:,}" if s.bytes else ""
     return (
-        s.name,
+        f"  {s.name}" if s.crew else s.name,
         "" if s.kind == "source" else f"{s.packets_in:,}",
         out,
         f"{s.dropped:,}",

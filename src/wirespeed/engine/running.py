@@ -7,6 +7,10 @@ compiled, and starts a thread for each worker, which stays in one kernel without
 thread runs the elements' services (pumps of compressed files, say), watches heartbeats and the main thread, and closes
 everything when the last worker has left.
 
+Parts may want crews (:mod:`wirespeed.engine.crew`): more workers, with copies of graphs of their own.  Stopping a run
+stops the first crew, the workers of the graph itself; they bring what is on its way to an end, in which their stages'
+crews help.  Whoever is the last of a crew to leave stops the next one.
+
 Thread rules: any thread may ask for reports, stop or wait.  Memory is unmapped only after every worker has left, and
 not while a report is being taken.
 """
@@ -18,19 +22,22 @@ import threading
 import time
 from typing import Any
 
-from wirespeed.core.element import Element
+from wirespeed.core.arena import Arena
+from wirespeed.core.packet_pool import PacketPool
 from wirespeed.core.stage import Part, Site
 from wirespeed.engine.clock import CycleClock
-from wirespeed.engine.graph import Graph, Node
+from wirespeed.engine.crew import RunningCrew, open_crews
+from wirespeed.engine.graph import Graph
 from wirespeed.engine.heartbeat import Heartbeat
-from wirespeed.engine.placement import GraphCopy, arena_for, pool_for
+from wirespeed.engine.placement import GraphCopy
 from wirespeed.engine.report import Report
 from wirespeed.engine.services import Services
-from wirespeed.engine.snapshot import drain, stage_report, worker_report
+from wirespeed.engine.snapshot import drain, worker_report
 from wirespeed.engine.worker import work
-from wirespeed.errors import PortError, WirespeedError
+from wirespeed.errors import GraphError, PortError, WirespeedError
 
 log = logging.getLogger("wirespeed")
+SPARE_PACKETS = 1024
 CONTROL_S = 0.1  # the control thread looks at least so often
 
 
@@ -44,7 +51,6 @@ class Running:
         self, graph: Graph, workers: int, burst: int, cores: tuple[int, ...], pool: int | None, busy: bool
     ) -> None:
         self._pid = os.getpid()
-        self._graph = graph
         self._cores = cores
         self._clock = CycleClock()
         self._notes: list[str] = []
@@ -53,24 +59,28 @@ class Running:
         self._ended = threading.Event()
         self._finished_workers = threading.Event()
         self._begin, self._end = time.perf_counter(), 0.0
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._parts: dict[Node, Part] = {}
+        self._crews: list[RunningCrew] = []
         with contextlib.ExitStack() as undo:
-            undo.callback(os.close, self._wake)
-            self._arena = undo.enter_context(arena_for(graph, workers))
-            self._pool = undo.enter_context(pool_for(pool, workers, graph))
-            undo.callback(self._close_parts)  # while their memory is still mapped
-            self._open_parts(workers)
-            self._copies = [
-                GraphCopy(graph, self._parts, Site(self._arena, self._pool, i, workers, burst, 0), self._wake, busy)
-                for i in range(workers)
-            ]
+            memory = undo.enter_context(contextlib.ExitStack())
+            undo.callback(self._close_crews)  # while their memory is still mapped
+            open_crews(self._crews, graph, workers)
+            threads = sum(crew.workers for crew in self._crews)
+            if pool is not None and threads > 1 and pool < 2 * burst:
+                raise GraphError(
+                    f"pool must be at least twice the burst of {burst}, got {pool}: what lies in the caches of {threads}"
+                    " workers, half of the pool at most, the others cannot have; leave it out for one that fits"
+                )
+            self._arena = memory.enter_context(Arena(sum(crew.arena_bytes for crew in self._crews), huge=False))
+            self._pool = memory.enter_context(PacketPool(pool or self._fitting_pool(), caches=threads))
+            self._place(burst, busy)
             work.compile("int64(int64)")
             self._undo = undo.pop_all()
-        self._left = workers
+        self._copies = [copy for crew in self._crews for copy in crew.copies]
         self._lock = threading.RLock()  # a signal's handler may stop the run while its thread takes a report
         self._threads = [
-            threading.Thread(target=self._work, args=(i,), name=f"wirespeed-worker-{i}") for i in range(workers)
+            threading.Thread(target=self._work, args=(crew, copy), name=f"wirespeed-worker-{copy.number}")
+            for crew in self._crews
+            for copy in crew.copies
         ]
         self._control = threading.Thread(target=self._run_control, name="wirespeed-control")
         self._begin = time.perf_counter()
@@ -84,24 +94,34 @@ class Running:
                 thread.start()
                 started.append(thread)
         except RuntimeError as error:
-            for copy in self._copies:
-                copy.worker.stop = 1
+            for crew in self._crews:
+                crew.stop()
             for thread in started:
                 thread.join()
             self._undo.close()
             raise WirespeedError(f"{error}; run with fewer workers, or raise the limit on processes") from error
 
-    def _open_parts(self, workers: int) -> None:
-        """Open each element once in each role, whatever number of nodes it has."""
-        opened: dict[tuple[Element, str], Part] = {}
-        for node in self._graph.nodes:
-            key = (node.element, node.role)
-            if key not in opened:
-                opened[key] = node.element.open(node.role, workers)
-            self._parts[node] = opened[key]
+    def _place(self, burst: int, busy: bool) -> None:
+        """Make all copies; the workers are numbered in the order of the crews."""
+        first = 0
+        for crew in self._crews:
+            crew.place(Site(self._arena, self._pool, 0, crew.workers, burst, 0), first, busy)
+            first += crew.workers
+
+    def _fitting_pool(self) -> int:
+        """Packets for the whole run to have at once, and some to spare."""
+        return sum(crew.pool_size for crew in self._crews) + SPARE_PACKETS
+
+    def _parts(self) -> dict[Part, None]:
+        return dict.fromkeys(part for crew in self._crews for part in crew.parts.values())
+
+    def _close_crews(self) -> None:
+        self._close_parts()
+        for crew in self._crews:
+            crew.close()
 
     def _close_parts(self) -> None:
-        for part in dict.fromkeys(self._parts.values()):
+        for part in self._parts():
             try:
                 part.close()
             except OSError as error:
@@ -115,21 +135,28 @@ class Running:
 
     # What the threads run.
 
-    def _work(self, number: int) -> None:
+    def _work(self, crew: RunningCrew, copy: GraphCopy) -> None:
         if self._cores:
-            os.sched_setaffinity(0, {self._cores[number % len(self._cores)]})
+            os.sched_setaffinity(0, {self._cores[copy.number % len(self._cores)]})
         try:
-            work(self._copies[number].address)
+            work(copy.address)
         finally:
             with self._lock:
-                self._left -= 1
-                last = self._left == 0
+                crew.left -= 1
+                last = self._stop_next() is None
             if last:
                 self._end = time.perf_counter()
                 self._finished_workers.set()
 
+    def _stop_next(self) -> RunningCrew | None:
+        """Stop the first crew that has not left, unless it is that of the graph itself; return it."""
+        crew = next((crew for crew in self._crews if crew.left > 0), None)
+        if crew is not None and crew is not self._crews[0]:
+            crew.stop()
+        return crew
+
     def _run_control(self) -> None:
-        services = Services(getattr(part, "service", None) for part in dict.fromkeys(self._parts.values()))
+        services = Services(getattr(part, "service", None) for part in self._parts())
         heartbeat = Heartbeat(self._copies, self._note)
         while not self._finished_workers.wait(min(CONTROL_S, services.wait_s())):
             heartbeat.look()
@@ -153,7 +180,8 @@ class Running:
         self._close_parts()
         with self._lock:  # a report that another thread is taking reads memory that is unmapped below
             self._final = self._snapshot(finished=True)
-        self._parts.clear()
+        for crew in self._crews:
+            crew.parts.clear()
         if not self._final.balanced:
             log.error("the books do not balance:\n%s", self._final)
         self._undo.close()
@@ -175,10 +203,8 @@ class Running:
         """Tell the workers to leave; what is on its way is delivered first.  Returns at once; :meth:`wait` waits."""
         self._own()
         with self._lock:
-            if self._left > 0:
-                for copy in self._copies:
-                    copy.worker.stop = 1
-                os.eventfd_write(self._wake, 1)
+            if self._crews[0].left > 0:
+                self._crews[0].stop()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end; whether it came within ``timeout`` seconds.  Ctrl-C is raised out of it."""
@@ -213,7 +239,7 @@ class Running:
             drain(self._copies)
         return Report(
             seconds=(self._end or time.perf_counter()) - self._begin,
-            stages=tuple(stage_report(node, self._parts[node], self._copies) for node in self._graph.nodes),
+            stages=tuple(report for crew in self._crews for report in crew.reports()),
             workers=tuple(worker_report(copy, self._cores) for copy in self._copies),
             pool_size=self._pool.size,
             pool_free=self._pool.free_count,

@@ -17,8 +17,8 @@ def drain(copies: Sequence[GraphCopy]) -> None:
         pool.drain(copy.cache)
 
 
-def stage_report(node: Node, part: Part, copies: Sequence[GraphCopy]) -> StageReport:
-    """What a node did in all copies of the graph."""
+def stage_report(node: Node, part: Part, copies: Sequence[GraphCopy], crew: str = "") -> StageReport:
+    """What a node did in all copies of the graph; ``crew`` is the stage whose crew has the copies."""
     records = [copy.record(node) for copy in copies]
     heads = [copy.head(node) for copy in copies]
     edges = [[copy.edge(node, k).packets for copy in copies] for k in sorted(node.targets) if k > 0]
@@ -44,12 +44,13 @@ def stage_report(node: Node, part: Part, copies: Sequence[GraphCopy]) -> StageRe
         sentences={**COMMON_DROPS, **copies[0].placements[node].drops},
         cycles_per_packet=sum(r.cycles for r in records) / timed if timed else None,
         counters=counters(),
+        crew=crew,
     )
 
 
 def worker_report(copy: GraphCopy, cores: Sequence[int]) -> WorkerReport:
     """What a worker did; its idle time includes that which is going on now."""
-    record, number = copy.worker, copy.site.worker
+    record, number = copy.worker, copy.number
     now = record.end or int(read_cycles())
     total = max(1, now - record.begin) if record.begin else 1
     idle = record.idle_cycles + (now - record.idle_since if record.idle_since else 0)

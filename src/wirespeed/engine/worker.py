@@ -6,10 +6,12 @@ A round asks each source for a burst and hands it along the outputs numbered 0, 
 What stages put into their other outboxes is then taken, outbox by outbox in the order of the graph, and handed along
 in the same way, so one round moves every packet to a sink.  What a sink refuses waits in its *pending* box and is
 offered again; while something waits there, the sources of that group of nodes are not asked (back-pressure loses
-nothing).  Stages that hold packets are called with ``n = 0`` once a round.
+nothing), nor are stages that hold packets.  These are else called with ``n = 0`` once a round; one that says that it is
+full holds back the sources of its group in the same way.
 
 Every 16th round is timed, so that cycles a packet are known at no cost.  An idle worker spins for a moment, then
-sleeps on its file descriptors until there is traffic, a source is due, or a millisecond has passed.
+sleeps on its file descriptors until there is traffic, a source is due, or a millisecond has passed; while a stage holds
+packets, for a tenth of that, on the stage's bell if it has one.
 
 Thread rules: the record is written by its worker, except ``stop``, and read by anyone; counters are plain 64-bit
 words.  The worker leaves when ``stop`` is set, or when all sources are done and nothing is on its way.
@@ -19,18 +21,20 @@ import numpy as np
 
 from wirespeed.core.free import free_bulk
 from wirespeed.core.stage import FUNCTION_ERROR, OUTPUT_FULL, Head, Outbox, free_box
-from wirespeed.jit.atomics import load_acquire, store_relaxed, store_release
+from wirespeed.jit.atomics import load_acquire, load_relaxed, store_relaxed, store_release
 from wirespeed.jit.intrinsics import call_stage, copy, cycles, load_u64, move, pause, store_u64
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import address, layout
-from wirespeed.jit.libc import monotonic_ns, sys_poll, sys_sleep
+from wirespeed.jit.libc import futex_wait, monotonic_ns, sys_poll, sys_sleep
 
 i64, u64, u32 = np.int64, np.uint64, np.uint32
 SOURCE, STAGE, SINK = 0, 1, 2
+BLOCKED, FULL = 1, 2  # why the sources of a group are not asked: a sink has packets pending, or a stage is full
 SAMPLE = 16  # one round in so many is timed
 SPIN_ROUNDS = 256  # idle rounds before the worker sleeps
 SLEEP_NS = 1_000_000  # longest sleep, so that a signal that was missed costs a millisecond
-LINGER_NS = 200_000_000  # how long a stopped worker waits for sinks to take what is pending
+LINGER_NS = 200_000_000  # how long a stopped worker waits for the next packet that is on its way to move,
+MOST_LINGER_NS = 10 * LINGER_NS  # and for all of them
 
 Node = layout(
     "Node",
@@ -58,6 +62,7 @@ NODE = Node.size
 # One entry for each output that is not number 0, in the order in which they are emptied.
 Edge = layout("Edge", [("box", "i8"), ("target", "i8"), ("packets", "u8"), (None, 8)])
 EDGE = Edge.size
+Word = layout("Word", [("value", "u4")])
 
 Worker = layout(
     "Worker",
@@ -73,7 +78,7 @@ Worker = layout(
         ("cache", "i8"),
         ("fds", "i8"),  # struct pollfd[n_fds]
         ("n_fds", "i8"),
-        ("blocked", "i8"),  # u8[groups]: whether a sink of the group has packets pending
+        ("blocked", "i8"),  # u8[groups]: 0, or why the sources of the group are not asked
         ("groups", "i8"),
         ("busy", "i8"),  # never sleep
         ("n_sources", "i8"),  # the first nodes are the sources
@@ -176,39 +181,56 @@ def take_edges(w, timed):
 
 
 @kernel
-def retry(w):
-    """Offer pending packets to their sinks again and tick all that hold packets; note which groups are blocked.
-
-    Returns how many packets moved.
-    """
+def offer_pending(w):
+    """Offer pending packets to their sinks again; note which groups are blocked.  Returns how many packets moved."""
     moved = i64(0)
-    w.pending = 0
-    for g in range(w.groups):
-        store_u64(w.blocked + 8 * g, u64(0))
     for number in range(w.n_nodes):
         node = Node(w.nodes + NODE * number)
         box = node.pending
-        if node.role == SINK and box.length > 0:
-            n = min(box.length, w.burst_size)
-            left = invoke(w, number, node, box.address, n, False)
-            node.packets_out += u64(n - left)
-            node.refused += u64(left)
-            move(box.address + 8 * left, box.address + 8 * n, 8 * (box.length - n))
-            box.length -= n - left
-            moved += n - left
-            if box.length > 0:
-                w.pending = 1
-                store_u64(w.blocked + 8 * i64(node.group), u64(1))
-        elif node.role != SOURCE and Head(node.state).held > 0:
-            # The burst of the sources is free here: nothing is under way between two rounds.
-            left = invoke(w, number, node, w.burst, i64(0), False)
-            if node.role == STAGE and left > 0:
-                node.packets_out += u64(left)
-                hand_along(w, node.next, w.burst, left, False)
-                moved += left
-            if Head(node.state).held > 0:
-                w.pending = 1
+        if box.length == 0:
+            continue
+        n = min(box.length, w.burst_size)
+        left = invoke(w, number, node, box.address, n, False)
+        node.packets_out += u64(n - left)
+        node.refused += u64(left)
+        move(box.address + 8 * left, box.address + 8 * n, 8 * (box.length - n))
+        box.length -= n - left
+        moved += n - left
+        if box.length > 0:
+            w.pending = 1
+            store_u64(w.blocked + 8 * i64(node.group), u64(BLOCKED))
     return moved
+
+
+@kernel
+def tick(w):
+    """Call all that hold packets, unless a sink of their group would not take them; return how many packets moved."""
+    moved = i64(0)
+    for number in range(w.n_sources, w.n_nodes):
+        node = Node(w.nodes + NODE * number)
+        if Head(node.state).held == 0:
+            continue
+        w.pending = 1
+        if load_u64(w.blocked + 8 * i64(node.group)) == BLOCKED:
+            continue
+        # The burst of the sources is free here: nothing is under way between two rounds.
+        left = invoke(w, number, node, w.burst, i64(0), False)
+        if node.role == STAGE and left > 0:
+            node.packets_out += u64(left)
+            hand_along(w, node.next, w.burst, left, False)
+            moved += left
+        if Head(node.state).full != 0:
+            store_u64(w.blocked + 8 * i64(node.group), u64(FULL))
+    return moved
+
+
+@kernel
+def retry(w):
+    """Bring on what was left behind by the rounds before; return how many packets moved."""
+    w.pending = 0
+    for g in range(w.groups):
+        store_u64(w.blocked + 8 * g, u64(0))
+    return offer_pending(w) + tick(w)
 
 
 @kernel(inline=True)
@@ -241,24 +263,39 @@ def waiting(w):
 
 
 @kernel
+def doze(h, timeout):
+    """Sleep until a stage's bell says that packets are back; one who was about to ring it when we looked may not do so."""
+    rung = load_relaxed(Word(h.bell), "value")
+    store_relaxed(Word(h.asleep), "value", 1)
+    futex_wait(h.bell, i64(rung), timeout)
+    store_relaxed(Word(h.asleep), "value", 0)
+
+
+@kernel
 def sleep(w):
-    """Sleep until traffic, until a source is due, or for a millisecond."""
-    timeout = i64(SLEEP_NS)
+    """Sleep until traffic, until a source is due, or for a millisecond; less while a stage holds packets."""
+    timeout, bell = i64(SLEEP_NS), i64(0)
     now = monotonic_ns()
     blocked, paced = False, False
     for number in range(w.n_nodes):
         node = Node(w.nodes + NODE * number)
-        due = Head(node.state).due_ns
-        if due != 0 and Head(node.state).done == 0:
-            timeout = min(timeout, due - now)
+        h = Head(node.state)
+        if h.due_ns != 0 and h.done == 0:
+            timeout = min(timeout, h.due_ns - now)
             paced = True
-        if load_u64(w.blocked + 8 * i64(node.group)) != 0:
+        if node.role == STAGE and h.held > 0:
+            timeout = min(timeout, i64(SLEEP_NS // 10))
+            if h.bell != 0:
+                bell = node.state
+        if load_u64(w.blocked + 8 * i64(node.group)) == BLOCKED:
             blocked = True
     if timeout <= 0:
         return
     # What a source may not give yet, or a sink does not take, is readable all the time and would end the sleep at once.
     if blocked:
         sys_sleep(min(timeout, i64(SLEEP_NS // 10)))
+    elif bell != 0:
+        doze(Head(bell), timeout)
     elif paced:
         sys_sleep(timeout)
     else:
@@ -268,9 +305,13 @@ def sleep(w):
 @kernel
 def finish(w):
     """After the last round: move what is on its way, for a while, then free what no sink took and count it."""
-    deadline = monotonic_ns() + LINGER_NS
-    while waiting(w) > 0 and monotonic_ns() < deadline:
-        if retry(w) + take_edges(w, False) == 0:
+    begin = monotonic_ns()
+    now, moved = begin, begin
+    while waiting(w) > 0 and now - moved < LINGER_NS and now - begin < MOST_LINGER_NS:
+        now = monotonic_ns()
+        if retry(w) + take_edges(w, False) > 0:
+            moved = now
+        else:
             sys_sleep(i64(SLEEP_NS // 10))
     for number in range(w.n_nodes):
         node = Node(w.nodes + NODE * number)

@@ -24,6 +24,7 @@ TABLE_S = 0.25  # from one picture to the next
 LINE_S = 1.0  # from one line to the next
 HEADINGS = ("stage", "packets/s", "bits/s", "cycles/packet", "packets", "dropped")
 SHORTEST_NAME = 8  # characters left of a stage's name on a narrow terminal
+CREW_INSET = "  "  # before the stages of a crew
 
 
 class LiveTable:
@@ -137,7 +138,8 @@ def picture(rates: Rates, width: int) -> RenderableType:
     for heading in HEADINGS[1:]:
         table.add_column(heading, justify="right", no_wrap=True)
     for stage, row in zip(rates.stages, rows, strict=True):
-        name = shorten(stage.name, max(SHORTEST_NAME, width - numbers))
+        inset = CREW_INSET if stage.crew else ""
+        name = inset + shorten(stage.name, max(SHORTEST_NAME, width - numbers - len(inset)))
         table.add_row(Text(name, {"stage": "bold green"}.get(stage.kind, "cyan")), *row)
     reasons = [Text(f"  {name} dropped {n:,}: {words}", "yellow") for name, words, n in _drops(rates)]
     notes = [Text(f"  {note}", "red") for note in rates.notes]

@@ -19,6 +19,7 @@ class StageRate:
     bits_per_s: float | None
     cycles_per_packet: float | None
     drops: tuple[tuple[str, str, int], ...]  # reason, its sentence, how many so far
+    crew: str = ""  # the stage to whose crew it belongs, which counts what passes there
 
     @property
     def dropped(self) -> int:
@@ -41,17 +42,17 @@ class Rates:
     @property
     def packets(self) -> int:
         """Packets that sinks took so far."""
-        return sum(s.packets for s in self.stages if s.kind == "sink")
+        return sum(s.packets for s in self.stages if s.kind == "sink" and not s.crew)
 
     @property
     def packets_per_s(self) -> float:
         """Packets that sinks take in a second."""
-        return sum(s.packets_per_s for s in self.stages if s.kind == "sink")
+        return sum(s.packets_per_s for s in self.stages if s.kind == "sink" and not s.crew)
 
     @property
     def dropped(self) -> int:
         """Packets dropped so far in all stages."""
-        return sum(s.dropped for s in self.stages)
+        return sum(s.dropped for s in self.stages if not s.crew)
 
 
 def between(before: Report | None, now: Report) -> Rates:
@@ -82,6 +83,7 @@ def _stage(before: StageReport | None, now: StageReport, elapsed: float) -> Stag
         8 * size * per_s if now.bytes or now.kind != "stage" else None,
         _cycles(before, now),
         drops,
+        now.crew,
     )
 
 
