@@ -15,10 +15,12 @@ from dataclasses import dataclass
 
 from bench.harness import ToolFailed
 from bench.peers import dpdk_test
+from wirespeed.engine.clock import CycleClock
 
 TEST = "distributor_perf_autotest"
 SECONDS = 120.0  # It takes 14 where the two cores are near, and up to 55 where they are far apart.
 BURST = 64
+CALLS = 1 << 21
 
 missing = dpdk_test.missing
 
@@ -61,6 +63,11 @@ def _found(text: str) -> dict[str, float]:
 
 def _of_64(mode: re.Match[str]) -> bool:
     return int(mode["burst"]) // BURST == int(mode["packet"])
+
+
+def seconds(cycles: float) -> float:
+    """How long it took for a figure of that many cycles a packet."""
+    return cycles * BURST * CALLS / CycleClock().hz()
 
 
 def measure(cores: Sequence[int]) -> Figures:

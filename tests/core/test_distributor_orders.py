@@ -155,11 +155,11 @@ CASES = {
     "coming back twice": (coming_back, (1, 3, (0, 1, None)), {"w2": RELAXED, "d2": RELAXED}),
     "giving up to come back": (coming_back, (1, 3, (1, -1, None)), {"epoch_of_wish": False}),
     "a desk changes hands": (one_desk, (2, (1,)), {"own": RELAXED, "let_go": RELAXED}),
-    "a desk is given up": (one_desk, (1, (-1,)), {"epoch_of_wish": False, "own": RELAXED, "let_go": RELAXED}),
+    "a desk is given up": (one_desk, (1, (-1,)), {"epoch_of_wish": False}),
     "a desk of a dead worker": (
         one_desk,
         (1, (None,), False, ("A",)),
-        dict.fromkeys(("epoch_of_wish", "reads_wish_first", "one_word", "goes_on", "collects_again"), False)
+        dict.fromkeys(("epoch_of_wish", "reads_wish_first", "one_word", "collects_again"), False)
         | {"own": RELAXED, "let_go": RELAXED},
     ),
     "a desk of a worker that left and ended": (

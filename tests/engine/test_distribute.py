@@ -228,6 +228,9 @@ def test_the_report_says_what_each_worker_was_given():
     assert "distribute worker 1: " in str(report)
     plain = json.loads(report.to_json())["stages"][1]["counters"]["worker 0"]
     assert plain["packets"] == shares[0].packets
+    assert [(s.in_flight, s.waiting, s.pinned, s.takeovers, s.state) for s in shares] == [(0, 0, 0, 0, "active")] * 2
+    # How many had to be parked on the way is the machine's affair: a thread that waits for a core counts as stalled.
+    assert str(report.stage("distribute").counters["distributor"]).startswith("0 packets parked now, ")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -294,8 +297,10 @@ def test_what_is_with_a_worker_that_hangs_when_the_run_is_stopped_is_counted(ord
         deadline = time.monotonic() + 20
         while not running.report().notes and time.monotonic() < deadline:
             time.sleep(0.05)
+        stuck = running.report()
     report = running.report()
     assert any("has been in stuck for" in note for note in report.notes)
+    assert stuck.stage("distribute").counters["distributor"].blocked in ("worker 0 has no room", "worker 1 has no room")
     assert report.balanced
     assert report.received == report.packets + report.dropped
     assert set(report.stage("distribute").drops) == {"stopped"}
@@ -320,8 +325,11 @@ def test_one_worker_that_hangs_keeps_its_tags_and_the_others_go_on():
         deadline = time.monotonic() + 30
         while running.report().packets < 9_000 and time.monotonic() < deadline:
             time.sleep(0.05)
-        at_hang = running.report().packets
-    assert at_hang >= 9_000
+        at_hang = running.report()
+    assert at_hang.packets >= 9_000
+    counters = at_hang.stage("distribute").counters
+    assert sorted(counters[f"worker {i}"].state for i in range(2)) == ["active", "stalled"]
+    assert counters["distributor"].parked == counters["distributor"].parked_ever > 0
     assert running.report().balanced
 
 

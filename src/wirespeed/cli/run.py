@@ -43,14 +43,19 @@ def configure(parser: Parser) -> None:
 def main(arguments: Any) -> int:
     """Build the chain, run it, print the report."""
     from wirespeed.cli.words import build
-    from wirespeed.net.capture.target import number_of
 
     chain = build(arguments.words, arguments.output)
     tapped = taps(arguments.tap, [element.name for element in chain])
-    written = [*(target for _, _, target in chain.links), *tapped.values()]
-    to_stdout = any(number_of(getattr(element, "target", ""), 1) == 1 for element in written)
     report = session.conduct(chain, arguments, taps=tapped)
-    return session.tell(report, arguments, to_stderr=to_stdout)
+    return session.tell(report, arguments, to_stderr=goes_to_stdout(chain, tapped))
+
+
+def goes_to_stdout(chain: Any, tapped: dict[str, Any]) -> bool:
+    """Whether packets go to standard output, where the report then must not go."""
+    from wirespeed.net.capture.target import number_of
+
+    written = [*(target for _, _, target in chain.links), *tapped.values()]
+    return any(number_of(getattr(element, "target", ""), 1) == 1 for element in written)
 
 
 def taps(texts: list[str], names: list[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -22,18 +22,17 @@ if TYPE_CHECKING:
     from wirespeed.engine.report import Report
     from wirespeed.observe.live import LiveLines, LiveTable
 
+    View = Callable[..., LiveTable | LiveLines | None]
 
-def configure(parser: Parser) -> None:
-    """The options that every run has."""
+
+def configure(
+    parser: Parser, *, workers: str = "threads with a copy of the chain each (one; or one a core of --cores)"
+) -> None:
+    """The options that every run has; ``workers`` says what these are."""
     add = parser.add_argument
     add("--json", action="store_true", help="print the report as JSON")
     add("--seconds", type=seconds, metavar="S", help="end the run after so long: 3, 0.5, 250ms, 2min")
-    add(
-        "--workers",
-        type=whole(1, 256),
-        metavar="N",
-        help="threads with a copy of the chain each (one; or one a core of --cores)",
-    )
+    add("--workers", type=whole(1, 256), metavar="N", help=workers)
     add("--cores", type=cores, metavar="LIST", help="pin the workers to these cores in turn: 0, 0-1, 0,2,4-5")
     add("--burst", type=whole(1, 256), metavar="N", default=32, help="most packets that a stage sees at once (32)")
     add("--pool", type=whole(1, 1 << 30), metavar="N", help="packet buffers (as many as the chain may need)")
@@ -41,8 +40,19 @@ def configure(parser: Parser) -> None:
     add("--no-live", action="store_true", help="show no table of rates while it runs")
 
 
-def conduct(chain: "Chain", arguments: Any, *, taps: dict[str, Any] | None = None, lines: bool = False) -> "Report":
-    """Run a chain to its end, or to its first interruption, showing how it goes; ``lines``: also without a terminal."""
+def conduct(
+    chain: "Chain",
+    arguments: Any,
+    *,
+    taps: dict[str, Any] | None = None,
+    lines: bool = False,
+    crew: int = 0,
+    view: "View | None" = None,
+) -> "Report":
+    """Run a chain to its end, or to its first interruption, showing how it goes; ``lines``: also without a terminal.
+
+    ``crew`` is how many threads its stages have of their own, ``view`` how it is shown, where not by the usual table.
+    """
     from wirespeed.engine.run import interrupted, run
     from wirespeed.observe.machine import crowding
 
@@ -50,11 +60,11 @@ def conduct(chain: "Chain", arguments: Any, *, taps: dict[str, Any] | None = Non
         # What the log would say stands in the report's notes.
         logging.getLogger("wirespeed").addHandler(logging.NullHandler())
     workers = arguments.workers or len(arguments.cores or [0])
-    if crowded := crowding(workers):
+    if crowded := crowding(workers + crew):
         print(f"wirespeed: {crowded}", file=sys.stderr)
     with ExitStack() as stack:
         stack.enter_context(second_interrupt_leaves())
-        live = None if arguments.no_live else stack.enter_context(shown(lines=lines))
+        live = None if arguments.no_live else stack.enter_context(shown(lines=lines, view=view))
         return run(
             chain,
             seconds=arguments.seconds,
@@ -102,12 +112,12 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def shown(*, lines: bool = False) -> Iterator["LiveTable | LiveLines | None"]:
+def shown(*, lines: bool = False, view: "View | None" = None) -> Iterator["LiveTable | LiveLines | None"]:
     """Within, standard error shows what is compiled and, where the view is called, how a run goes."""
     from wirespeed.jit.kernel import on_compile
-    from wirespeed.observe.live import view
+    from wirespeed.observe import live as usual
 
-    live = view(lines=lines)
+    live = (view or usual.view)(lines=lines)
     if live is None:
         yield None
         return

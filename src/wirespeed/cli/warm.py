@@ -23,6 +23,7 @@ def main(arguments: Any) -> int:
         compile_stages()
         rehearse(functions)
         rehearse_rings()
+        rehearse_distributor()
     print(table())
     print(f"in {cache.root()}")
     return 0
@@ -82,6 +83,16 @@ def rehearse_rings() -> None:
         staged.dequeue_burst(2)
     with ws.PacketPool(64) as pool:
         pool.free(pool.alloc(4))
+
+
+def rehearse_distributor() -> None:
+    """Distribute a little, in arrival order and with a function that chooses, to have what a run calls at its end."""
+    import wirespeed as ws
+    from wirespeed.apps.distributor import distributor
+    from wirespeed.cli.one_hop import one_hop
+
+    for ordered in (False, True):
+        ws.run(distributor(ws.port("null:count=64"), one_hop, ws.port("null:"), workers=1, ordered=ordered))
 
 
 def table() -> str:

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from wirespeed.cli.parser import did_you_mean, listed
 from wirespeed.core.element import Chain, Element
@@ -27,8 +28,26 @@ NO_FUNCTION = "has no function decorated with @ws.function"
 OUTPUT = re.compile(r"(?:(?P<name>\w+)\.)?(?P<number>\d{1,4})=(?P<word>.+)")
 
 
+class Spelled(NamedTuple):
+    """What words name: ``further`` has, for a function, its outputs from number 1 on."""
+
+    source: Element
+    functions: list[Element]
+    end: Element
+    further: dict[Element, list[Element]]
+
+
 def build(words: Sequence[str], outputs: Sequence[str] = ()) -> Chain:
     """The chain that ``words`` spell, with the further outputs of its functions."""
+    source, functions, end, further = spell(words, outputs)
+    rest: Chain | Element = end
+    for function in reversed(functions):
+        rest = function >> (rest, *further[function]) if function in further else function >> rest
+    return source >> rest
+
+
+def spell(words: Sequence[str], outputs: Sequence[str] = ()) -> Spelled:
+    """The elements that ``words`` and ``outputs`` name, checked, before they are joined."""
     if len(words) < 2:
         raise GraphError(f"got {words[0]!r} alone, wanted a port to read and one to write; add for example null:")
     if _in_file(words[0]):
@@ -41,10 +60,13 @@ def build(words: Sequence[str], outputs: Sequence[str] = ()) -> Chain:
     further = _further(functions, outputs, ends)
     source = port_of(words[0])
     _keep_apart(source, ends)
-    rest: Chain | Element = ends[words[-1]]
-    for function in reversed(functions):
-        rest = function >> (rest, *further[function]) if function in further else function >> rest
-    return source >> rest
+    return Spelled(source, functions, ends[words[-1]], further)
+
+
+def function_of(word: str) -> Element:
+    """The function that a word names."""
+    (function,) = _functions([word])
+    return function
 
 
 def port_of(word: str) -> Element:

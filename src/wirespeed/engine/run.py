@@ -41,6 +41,7 @@ def start(
     """Start graphs and return at once; the :class:`Running` is a context manager that stops them.
 
     ``workers`` threads have a copy of the graph each; with ``cores``, worker i is pinned to ``cores[i % len(cores)]``.
+    The workers of :func:`wirespeed.distribute` are numbered behind them.
     ``burst`` is the most packets that a stage sees at once, ``pool`` the number of packet buffers (a fitting one when
     not given), ``busy`` keeps idle workers from sleeping.  ``taps`` puts an element on the arrows that leave a stage
     (or reach a sink), by its name.  Raises :class:`GraphError`, :class:`FunctionError` or :class:`PortError` before

@@ -142,7 +142,7 @@ class Driven:
     def _start(self, number):
         """Have the workers' lines be counted from a number on."""
         for worker, b in enumerate(self.backlogs):
-            b.window.done = b.sent = b.open = number
+            b.window.done = b.sent = b.open = desk.Desk.at(int(b.desk)).taken = number
             b.entry = (number << LINE_SHIFT | worker) & 0xFFFFFFFF
             b.slot = int(b.slots) + (number & (self.shape.slots - 1)) * int(self.record.slot_size)
 
@@ -182,6 +182,10 @@ class Driven:
     def active(self):
         return {number for number, b in enumerate(self.backlogs) if b.active}
 
+    def epoch(self, worker):
+        """That of the stay that a worker wished last."""
+        return desk.Cursor.at(self.cursors[worker]).epoch
+
     def is_full(self, worker):
         """Whether not one more item finds room with a worker."""
         b = self.backlogs[worker]
@@ -195,8 +199,8 @@ class Driven:
             return False
         done, size = int(b.window.done), int(self.record.line_size)
         place = int(b.places) + (done & (self.shape.lines - 1)) * size
-        control = desk.Line.at(place).control
-        return (control.seq, control.back) == (done, 1)
+        line = desk.Line.at(place)
+        return (line.seq, line.back) == (done, 1)
 
     # The workers' side.
     def own(self, worker, owner):
@@ -350,7 +354,8 @@ class PlainDistributor:
                 assert holders[item & TAGS] == {worker}
             for tag, mine in by_tag.items():
                 wanted[tag] = mine + wanted.get(tag, [])
-        assert items == wanted, "items are held that should not be, or in another order, or are missing"
+        wrong = {tag: (items.get(tag), wanted.get(tag)) for tag in {*items, *wanted} if items.get(tag) != wanted.get(tag)}
+        assert not wrong, f"items of a tag are held, and should be: {wrong}"
 
     def check_end(self):
         """Nothing is under way: all must be accounted for."""

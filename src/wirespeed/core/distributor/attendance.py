@@ -136,23 +136,6 @@ def bury(d, b, owner):
 
 
 @kernel
-def fence(d, b):
-    """Expect nothing more of a worker that hangs; what was sent to it is lost.  How many items that were.
-
-    -1 when it is not active; -2 while returns find no room.
-    """
-    if b.active == 0:
-        return i64(-1)
-    collect(d, b)
-    if is_back(d, b):
-        return i64(-2)
-    before = b.lost
-    b.fences += u32(1)
-    _release(d, b, b.sent, i64(FENCED))
-    return i64(b.lost - before)
-
-
-@kernel
 def close(d):
     """Tell all workers that nothing comes any more."""
     for number in range(d.workers):
@@ -179,6 +162,25 @@ def _attend_to(d, b):
     if what == JOIN and b.active == 0 and epoch != b.epoch:
         _admit(d, b, epoch)
     return True
+
+
+@kernel
+def fence(d, b):
+    """Expect nothing more of a worker that hangs; what was sent to it is lost.  How many items that were.
+
+    -1 when it is not active; -2 while returns find no room.
+    """
+    if not _attend_to(d, b):
+        return i64(-2)
+    if b.active == 0:
+        return i64(-1)
+    collect(d, b)
+    if is_back(d, b):
+        return i64(-2)
+    before = b.lost
+    b.fences += u32(1)
+    _release(d, b, b.sent, i64(FENCED))
+    return i64(b.lost - before)
 
 
 @kernel

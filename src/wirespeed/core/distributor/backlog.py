@@ -21,7 +21,7 @@ import numpy as np
 from wirespeed.core.distributor.desk import AHEAD, BACK, ITEMS, Desk, Line
 from wirespeed.core.distributor.pins import Pins, Window, entry_of
 from wirespeed.core.slots import copy_words
-from wirespeed.jit.atomics import load_acquire, load_relaxed, store_release
+from wirespeed.jit.atomics import load_acquire, load_relaxed, store_relaxed, store_release
 from wirespeed.jit.intrinsics import copy, load_u64, prefetch_write, store_u64
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import layout
@@ -145,6 +145,12 @@ def copy_line(dst, src, n):
         copy(dst, src, 248)
 
 
+@kernel
+def _wake(desk, out):
+    store_relaxed(Desk(desk), "asleep", 0)  # one call for all the lines that are sent until it runs
+    futex_wake(out, i64(1))
+
+
 @kernel(inline=True)
 def _send(d, b):
     """Send the first closed line; the caller knows that there is one and that fewer than K are with the worker."""
@@ -163,11 +169,11 @@ def _send(d, b):
     at = b.bursts + 8 * count
     store_u64(at, load_u64(at) + u64(1))
     if load_relaxed(Desk(b.desk), "asleep") != 0:
-        futex_wake(out, i64(1))
+        _wake(b.desk, out)
 
 
-@kernel
-def push(d, b):
+@kernel(inline=True)
+def _push(d, b):
     """Send what is closed, as far as fewer than K lines are with the worker."""
     while b.sent != b.open and u32(b.sent - b.window.done) < d.lines:
         _send(d, b)
@@ -188,9 +194,9 @@ def _keep(d, items, n):
     d.returns_tail += n
 
 
-@kernel
-def collect(d, b):
-    """Take what a worker has given back; how many lines."""
+@kernel(inline=True)
+def take_lines(d, b, send):
+    """Take what a worker has given back, and, if ``send``, send it what waited for that; how many lines came back."""
     lines = i64(0)
     while b.window.done != b.sent:
         done = b.window.done
@@ -211,6 +217,10 @@ def collect(d, b):
             if d.returns_tail - d.returns_head + n > d.returns_mask + 1:
                 break
             _keep(d, back + ITEMS, n)
+        b.window.done = u32(done + u32(1))
+        b.window.length = u32(b.window.length - u32(1))
+        if send and b.sent != b.open:  # at once, for the worker may have nothing else
+            _send(d, b)
         given = i64(load_u64(slot_of(d, b, done)) >> u64(32))
         d.outstanding -= given
         b.returned += u64(n)
@@ -218,13 +228,16 @@ def collect(d, b):
             b.consumed += u64(given - n)
         elif n > given:
             b.added += u64(n - given)
-        b.window.done = u32(done + u32(1))
-        b.window.length = u32(b.window.length - u32(1))
         lines += 1
     if lines > 0:
         b.stalled = 0
-        push(d, b)
     return lines
+
+
+@kernel
+def collect(d, b):
+    """Take what a worker that is given no more has given back; how many lines came back."""
+    return take_lines(d, b, False)
 
 
 @kernel(inline=True)
@@ -246,7 +259,7 @@ def begin_line(d, b, line):
 def close_line(d, b):
     """Have the open line, which has items, sent, and begin the next, if a slot is free for it; whether one was."""
     if u32(b.sent - b.window.done) >= d.lines:
-        collect(d, b)
+        take_lines(d, b, True)
     if u32(b.open + u32(1) - b.window.done) >= d.slots:
         if i64(b.fill) == d.burst:
             b.full = 1
@@ -255,5 +268,5 @@ def close_line(d, b):
     store_u64(b.slot, u64(b.fill) << u64(32) | u64(b.open))
     b.window.length = u32(b.window.length + u32(1))
     begin_line(d, b, u32(b.open + u32(1)))
-    push(d, b)
+    _push(d, b)
     return True

@@ -182,7 +182,7 @@ def refused(c, grant):
             c.next = u32(grant)
             c.active = 1
             return i64(0)
-        if c.active != 0:
+        if c.active != 0 or state == FENCED:
             return i64(WAS_FENCED)
     return i64(NOT_YET)
 

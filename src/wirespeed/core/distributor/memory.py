@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from wirespeed.core.distributor.backlog import BACKLOG, Backlog, Distributor
 from wirespeed.core.distributor.desk import DESK, DESKS, ITEMS, MOST_BURST, Cursor, Desk, Desks, Line
-from wirespeed.core.distributor.pins import BUCKET, LANE, LINE_SHIFT, MOST_WORKERS, NEAR
+from wirespeed.core.distributor.pins import BUCKET, LANE, LINE_SHIFT, MOST_WORKERS, NEAR, Lane
 from wirespeed.core.mapping import Mapping
 from wirespeed.core.number import whole
 from wirespeed.errors import GraphError, PeerError
@@ -167,7 +167,7 @@ class DistributorMemory:
         return {
             "binding": 64,
             "distributor": Distributor.size,
-            "backlogs": BACKLOG * shape.workers,
+            "backlogs": BACKLOG * (shape.workers + 1),  # the one beyond is never active: empty lanes are its
             "cursors": Cursor.size * shape.workers,
             "table": BUCKET * buckets,
             "marks": buckets,
@@ -185,6 +185,7 @@ class DistributorMemory:
         pins = record.pins
         pins.table, pins.mask, pins.marks = places["table"], sizes["table"] - LANE, places["marks"]
         pins.multiplier = random.SystemRandom().getrandbits(64) | 1
+        Lane.array_at(pins.table, sizes["table"] // LANE)["entry"] = shape.workers
         pins.windows, pins.stride = places["backlogs"] + Backlog.offset("window"), BACKLOG
         record.burst, record.lines, record.slots = shape.burst, shape.lines, shape.slots
         record.line_size, record.slot_size = size, size * 3 // 2

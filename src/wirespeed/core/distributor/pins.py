@@ -11,6 +11,7 @@ back costs none.
 
 A line is dead when its number is outside of the worker's window (:mod:`wirespeed.core.distributor.backlog`).  Twenty
 bits of it are kept: an entry that is old enough may look live again, by which a tag is pinned that needed not be.
+Lanes that were never used are of a worker beyond the last one, who is never active.
 
 Where all eight are live the next bucket is looked at too, up to CHAIN of them; that a bucket has sent a tag on is
 marked.  A tag that finds no place waits like one whose worker has no room.  The multiplier is drawn
@@ -32,7 +33,7 @@ from wirespeed.jit.vector import LANES, upper_lanes
 
 u32, i64, u64 = np.uint32, np.int64, np.uint64
 MOST_WORKERS = 1024
-WORKER_BITS, LINE_SHIFT = 0x3FF, 12
+WORKER_BITS, LINE_SHIFT = 0xFFF, 12
 LINE_BITS = 0xFFFFF
 NEAR = 16384  # bytes of a table that the first cache holds, beside what else is used
 CHAIN = 4  # buckets that a tag may lie in

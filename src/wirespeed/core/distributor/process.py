@@ -20,7 +20,7 @@ Source: what it must do is DPDK's rte_distributor_process.
 import numpy as np
 
 from wirespeed.core.distributor.attendance import attend
-from wirespeed.core.distributor.backlog import BACKLOG, Backlog, Distributor, close_line, collect, is_back
+from wirespeed.core.distributor.backlog import BACKLOG, Backlog, Distributor, close_line, is_back, take_lines
 from wirespeed.core.distributor.desk import ITEMS, Desks
 from wirespeed.core.distributor.pins import NEAR, WORKER_BITS, find, is_live_at, lane_of, word_of
 from wirespeed.core.distributor.turns import active_at, backlog_of, choose
@@ -35,14 +35,15 @@ ALL, NO_WORKER, NO_ROOM, RETURNS_FULL, NO_PLACE = 0, 1, 2, 3, 4  # why process()
 ANYBODY = -1
 NOBODYS = -1  # not 0, which is the current worker's address when there is none
 LOOKS = 4  # workers that a call looks at beyond those that it gives something to
+GLANCES = 64  # at a worker that has no room: its answer is nearly always on its way
 AHEAD = 16  # items whose bucket is asked for ahead of them, where the table is larger than the first cache
 
 
 @kernel
 def _line_is_full(d, at):
     """What follows when an item filled a line."""
-    close_line(d, Backlog(at))
-    if at == d.current:
+    goes_on = close_line(d, Backlog(at))
+    if at == d.current and (d.n_active > 1 or not goes_on):
         choose(d)
 
 
@@ -106,9 +107,13 @@ def give(d, items, tags, n):
 
 
 @kernel
-def relieve(d, b):
+def relieve(d, b, glances):
     """Take back what a worker has done; whether one that was full is not any more."""
-    collect(d, b)
+    for _ in range(glances):
+        if is_back(d, b):
+            break
+        pause()
+    take_lines(d, b, True)
     if b.full == 0 or not close_line(d, b):
         return False
     d.gained = 1
@@ -120,6 +125,7 @@ def relieve(d, b):
 @kernel
 def offer_parked(d):
     """Give parked items to workers, in their order, each that has room; nothing is taken back meanwhile."""
+    reason, blocked = d.reason, d.blocked  # of what is new
     d.gained = 0
     kept = d.parked_head
     for k in range(d.parked_head, d.parked_tail):
@@ -131,6 +137,7 @@ def offer_parked(d):
             store_u32(d.parked_tags + 4 * at, load_u32(tag))
             kept += 1
     d.parked_tail = kept
+    d.reason, d.blocked = reason, blocked
 
 
 @kernel(inline=True)
@@ -158,13 +165,13 @@ def _unblock(d):
     gained = False
     if d.reason == NO_PLACE:  # any line that comes back makes places free
         for turn in range(d.n_active):
-            if collect(d, Backlog(active_at(d, turn))) > 0:
+            if take_lines(d, Backlog(active_at(d, turn)), True) > 0:
                 gained = True
     if d.blocked >= 0:
-        gained = relieve(d, Backlog(backlog_of(d, d.blocked)))
+        gained = relieve(d, Backlog(backlog_of(d, d.blocked)), i64(GLANCES))
     else:
         for turn in range(d.n_active):
-            if relieve(d, Backlog(active_at(d, turn))):
+            if relieve(d, Backlog(active_at(d, turn)), i64(0)):
                 gained = True
     if gained and parked(d) > 0:
         offer_parked(d)
@@ -187,7 +194,7 @@ def _look_at(d, at):
     """Take back what a worker has done, and send it what there is if it has nothing to do."""
     b = Backlog(at)
     if b.window.done != b.sent:
-        relieve(d, b)
+        relieve(d, b, i64(0))
     if b.window.done == b.sent and b.fill > u32(0):
         close_line(d, b)
         if at == d.current:
@@ -221,8 +228,8 @@ def process(distributor, items, tags, n):
     d.call = u32(d.call + u32(1))
     if load_relaxed(Desks(d.desks), "bell") != d.bell:
         attend(d)
-        if d.gained != 0 and parked(d) > 0:
-            offer_parked(d)
+    if d.gained != 0 and parked(d) > 0:
+        offer_parked(d)
     if n <= 0:
         look(d, d.n_active, True)
         return i64(0)

@@ -124,9 +124,9 @@ def _pinned(memory: DistributorMemory) -> Any:
     pins = memory.record.pins
     entries = Lane.array_at(int(pins.table), int(pins.mask) // Lane.size + 1)["entry"].astype(np.int64)
     count = memory.shape.workers
-    windows = [memory.backlog(number).window for number in range(count)]
+    windows = [memory.backlog(number).window for number in range(count + 1)]  # the last is of lanes never used
     done = np.array([w.done for w in windows], np.int64)
     length = np.array([w.length for w in windows], np.int64)
-    worker = np.minimum(entries & WORKER_BITS, count - 1)
+    worker = entries & WORKER_BITS
     live = ((entries >> LINE_SHIFT) - done[worker] & LINE_BITS) < length[worker]
-    return np.bincount(worker[live], minlength=count)
+    return np.bincount(worker[live], minlength=count)[:count]

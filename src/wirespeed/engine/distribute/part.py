@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.core import staged
+from wirespeed.core.distributor import statistics
 from wirespeed.core.distributor.desk import Desks
 from wirespeed.core.distributor.memory import DistributorMemory
+from wirespeed.core.distributor.process import NO_PLACE, NO_ROOM, NO_WORKER, RETURNS_FULL
+from wirespeed.core.distributor.statistics import WorkerStatistics
 from wirespeed.core.element import Chain, Element
 from wirespeed.core.stage import COMMON_DROPS, MAX_BURST, OUTBOX, Crew, Head, Outbox, Part, Placement, Site
 from wirespeed.engine.distribute.hand import (
@@ -35,18 +38,58 @@ if TYPE_CHECKING:
 LEAST_PLACES = 2 * BOX
 
 
+# Why the first in the box found no room, where that is not a matter of one worker.
+REASONS = {
+    NO_WORKER: "no worker is there",
+    NO_ROOM: "no worker has room",
+    RETURNS_FULL: "what came back finds no room",
+    NO_PLACE: "no place for another tag",
+}
+
+
 @dataclass(frozen=True)
 class WorkerShare:
-    """What one worker of a crew was given: ``sizes`` counts its lines by how many packets they had."""
+    """What one worker of a crew was given: ``sizes`` counts its lines by how many packets they had.
+
+    ``under_way`` is how many lines were on average; ``in_flight`` packets are with it now, ``waiting`` are kept for it,
+    ``pinned`` tags are on it.  ``state`` is active, stalled (waited for in vain) or away (not there yet, or no more).
+    """
 
     packets: int
     lines: int
     under_way: float
     sizes: dict[int, int] = field(default_factory=dict)
+    in_flight: int = 0
+    waiting: int = 0
+    pinned: int = 0
+    takeovers: int = 0
+    state: str = "active"
+
+    @classmethod
+    def of(cls, w: WorkerStatistics) -> "WorkerShare":
+        """What the distributor says of a worker."""
+        sizes = {size: n for size, n in enumerate(w.lines) if n}
+        state = "away" if not w.active else "stalled" if w.stalled else "active"
+        lines = sum(w.lines)
+        return cls(w.packets, lines, w.occupancy, sizes, w.in_flight, w.waiting, w.pinned, w.takeovers, state)
 
     def __str__(self) -> str:
         each = self.packets / self.lines if self.lines else 0.0
-        return f"{self.packets:,} packets in {self.lines:,} lines of {each:.1f}; {self.under_way:.1f} lines under way"
+        text = f"{self.packets:,} packets in {self.lines:,} lines of {each:.1f}; {self.under_way:.1f} lines under way"
+        return text if self.state == "active" else f"{text}; {self.state}"
+
+
+@dataclass(frozen=True)
+class DistributorShare:
+    """What all workers have in common: ``blocked`` says why nothing more is taken while something waits, or is empty."""
+
+    parked: int
+    parked_ever: int
+    blocked: str
+
+    def __str__(self) -> str:
+        text = f"{self.parked:,} packets parked now, {self.parked_ever:,} in all"
+        return f"{text}; {self.blocked}" if self.blocked else text
 
 
 class DistributePart:
@@ -62,7 +105,6 @@ class DistributePart:
         self.tags: Part | None = None if element.by is None else element.by.open("stage", 1)
         self.hands = 0
         self._state = 0
-        self._shares: dict[str, WorkerShare] = {}
         self._has_crew = False
 
     def crews(self, outputs: int) -> list[Crew]:
@@ -111,21 +153,24 @@ class DistributePart:
         box.address, box.capacity = site.arena.alloc(8), 1
 
     def counters(self) -> dict[str, Any]:
-        """What each worker was given, and what the function of ``by`` counts."""
-        if not self._shares or self._state:
-            self._shares = {f"worker {i}": self._share(i) for i in range(self.element.workers)}
-        return self._shares | {f"by.{name}": n for name, n in getattr(self.tags, "counters", dict)().items()}
+        """What each worker was given, what they have in common, and what the function of ``by`` counts."""
+        numbers = statistics.read(self.memory)
+        found: dict[str, Any] = {f"worker {w.number}": WorkerShare.of(w) for w in numbers.workers}
+        found["distributor"] = DistributorShare(numbers.parked, numbers.parked_ever, self._blocked())
+        return found | {f"by.{name}": n for name, n in getattr(self.tags, "counters", dict)().items()}
 
-    def _share(self, number: int) -> WorkerShare:
-        backlog = self.memory.backlog(number)
-        sizes = {size: int(n) for size, n in enumerate(backlog.bursts) if n}
-        lines = sum(sizes.values())
-        return WorkerShare(int(backlog.packets), lines, int(backlog.occupancy) / lines if lines else 0.0, sizes)
+    def _blocked(self) -> str:
+        if not self._state or State.at(self._state).waiting == 0:
+            return ""
+        record = self.memory.record
+        reason, worker = int(record.reason), int(record.blocked)
+        if reason == NO_ROOM and worker >= 0:
+            return f"worker {worker} has no room"
+        return REASONS.get(reason, "")
 
     def close(self) -> None:
         """Bring what is still on its way to an end."""
         if self._state and State.at(self._state).head.cache:
-            self.counters()
             wind_up(self._state, self.hands, self.element.workers)
         self._state = 0
         if self.tags is not None:
