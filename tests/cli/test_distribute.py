@@ -1,6 +1,7 @@
 """``wirespeed distribute`` from its words to its report and exit code."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -178,19 +179,21 @@ def test_a_reader_of_packets_that_goes_away_ends_the_run_and_the_books_balance()
     assert b"Traceback" not in err and b"books balanced" in err
 
 
-@pytest.mark.parametrize(
-    ("words", "cores"),
-    [
-        (["--cores", "0"], [0, 0]),
-        (["--cores", "0", "--workers", "2"], [0, 0, 0]),
-    ],
-    ids=["one-core", "one-core-two-workers"],
-)
-def test_cores_pin_the_distributor_and_its_workers(
+@pytest.mark.parametrize(("words", "cores"), [([], [0, 0]), (["--workers", "2"], [0, 0, 0])], ids=["one", "two"])
+def test_with_one_core_the_workers_have_that_of_the_distributor(
     words: list[str], cores: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["distribute", "null:count=1000", "null:", "--json", *words]) == 0
+    assert main(["distribute", "null:count=1000", "null:", "--json", "--cores", "0", *words]) == 0
     assert [w["core"] for w in json.loads(capsys.readouterr().out)["workers"]] == cores
+
+
+def test_with_several_cores_the_first_is_the_distributors_and_each_other_has_a_worker(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    assert main(["distribute", "null:count=1000", "null:", "--json", "--cores", ",".join(map(str, allowed))]) == 0
+    placed = [w["core"] for w in json.loads(capsys.readouterr().out)["workers"]]
+    assert placed == (allowed if len(allowed) > 1 else allowed * 2)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ def test_the_second_time_everything_comes_from_the_cache(desk: Path) -> None:
     ["demo", "--seconds", "0.1"], ["run", "null:count=9,size=99", "f.py", "null:"],
     ["run", "generator:,size=imix,flows=10,count=99,rate=1Mpps", "f.py", "pcap:out.pcapng"],
     ["run", "pcap:-", "f.py", "null:"], ["run", "pcap:out.pcap.gz", "f.py", "null:"],
+    ["distribute", "null:count=99", "f.py", "null:"], ["distribute", "null:count=9", "null:", "--by", "f.py", "--ordered"],
 ], ids=" ".join)  # fmt: skip
 def test_a_command_after_it_compiles_nothing(words: list[str], desk: Path) -> None:
     (desk / "main.py").write_text(

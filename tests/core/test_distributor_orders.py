@@ -385,7 +385,7 @@ def test_the_distributor_does_not_sleep_while_a_line_is_back(workers):
         (2, {"bell": "between"}),  # One worker finds that another one has cleared ``asleep``, and rung before.
         (1, {"barrier": fence}),
     ],
-    ids=str,
+    ids=["after", "relaxed", "between", "own barrier"],
 )
 def test_it_does_if_it_reads_the_bell_later_or_its_barrier_is_its_own(workers, weak):
     with pytest.raises(Violation, match="nobody can go on"):

@@ -20,8 +20,8 @@ from wirespeed.errors import GraphError, WirespeedError
 
 COMMANDS = {
     "run": "send packets through a chain of ports and functions",
-    "distribute": "spread packets over workers, each flow on one of them at a time",
     "demo": "show the main job on a capture that comes with wirespeed",
+    "distribute": "spread packets over workers, each flow on one of them at a time",
     "ports": "list the kinds of ports and their options",
     "doctor": "say what this machine offers, and what is in the way",
     "warm": "compile ahead, into the cache that later runs read",

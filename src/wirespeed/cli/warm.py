@@ -86,13 +86,20 @@ def rehearse_rings() -> None:
 
 
 def rehearse_distributor() -> None:
-    """Distribute a little, in arrival order and with a function that chooses, to have what a run calls at its end."""
+    """Distribute a little, in a run, whose end has kernels of its own, and as Python programs do."""
     import wirespeed as ws
     from wirespeed.apps.distributor import distributor
     from wirespeed.cli.one_hop import one_hop
 
     for ordered in (False, True):
         ws.run(distributor(ws.port("null:count=64"), one_hop, ws.port("null:"), workers=1, ordered=ordered))
+    with ws.Distributor(1) as spread, spread.worker() as worker:
+        worker.request()
+        spread.process([1, 2], [1, 2], timeout_s=1.0)
+        spread.process((), ())
+        worker.give_back(worker.get(timeout_s=1.0))
+        spread.flush(timeout_s=1.0)
+        spread.returned()
 
 
 def table() -> str:

@@ -33,7 +33,7 @@ MODES = {
     "deep": {"burst": 31, "lines": 16},
 }
 # Line numbers near where the bits that are kept of them, or they themselves, begin again.
-STARTS = [1, (1 << 20) - 3, (1 << 20) - 1, (1 << 31) - 2, (1 << 32) - 40, (1 << 32) - 2, (1 << 32) - 1]
+STARTS = [1, (1 << 20) - 3, (1 << 20) - 1, 1 << 20, (1 << 31) - 2, (1 << 32) - 40, (1 << 32) - 2, (1 << 32) - 1]
 
 
 @kernel
@@ -177,7 +177,9 @@ class Driven:
     def held(self):
         """What is held for whom, the parked at the end; of each worker in the order of its lines."""
         n = holdings(self.at, self._rows.ctypes.data)
-        return [Held(w, line, back != 0, item & (1 << 64) - 1, tag) for w, line, back, item, tag in self._rows[:n].tolist()]
+        return [
+            Held(w, line, back != 0, item & (1 << 64) - 1, tag) for w, line, back, item, tag in self._rows[:n].tolist()
+        ]
 
     def active(self):
         return {number for number, b in enumerate(self.backlogs) if b.active}
@@ -239,7 +241,7 @@ class Driven:
         self.process([])
         assert self.active() == set(range(self.shape.workers))
 
-    def serve(self, workers=None, model=None):
+    def serve(self, workers=None):
         """Have workers take each line that is there and give it back whole; what each got."""
         got = defaultdict(list)
         for worker in range(self.shape.workers) if workers is None else workers:
@@ -270,6 +272,7 @@ class PlainDistributor:
         self.hands = {}  # worker -> the items that it works on
         self.ghosts = {}  # the same, of workers that were fenced
         self.back = defaultdict(deque)  # tag -> items that were given back, in order
+        self.added_back = defaultdict(deque)  # worker -> items of its own that it gave back
         self.taken, self.came, self.consumed, self.lost, self.added = 0, 0, 0, 0, 0
         self.got = defaultdict(list)  # worker -> all it ever took
 
@@ -302,7 +305,7 @@ class PlainDistributor:
         self.added += max(0, len(items) - len(hand))
         if self.keeps:
             for item in items:
-                self.back[worker if item & ADDED else (item & TAGS, "tag")].append(item)
+                (self.added_back[worker] if item & ADDED else self.back[item & TAGS]).append(item)
 
     def fence(self, worker, lost):
         """A worker is not expected to do anything any more, and these items are lost with it."""
@@ -330,9 +333,10 @@ class PlainDistributor:
     def come(self, items):
         """Items came out of returned()."""
         for item in items:
-            keys = [worker for worker in self.back if self.back[worker] and self.back[worker][0] == item]
-            assert len(keys) == 1, f"{item:#x} came back, and should not, or not yet"
-            self.back[keys[0]].popleft()
+            queues = self.added_back.values() if item & ADDED else [self.back[item & TAGS]]
+            queue = next((queue for queue in queues if queue and queue[0] == item), None)
+            assert queue is not None, f"{item:#x} came back, and should not, or not yet"
+            queue.popleft()
         self.came += len(items)
 
     def check(self, held):
@@ -354,13 +358,15 @@ class PlainDistributor:
                 assert holders[item & TAGS] == {worker}
             for tag, mine in by_tag.items():
                 wanted[tag] = mine + wanted.get(tag, [])
-        wrong = {tag: (items.get(tag), wanted.get(tag)) for tag in {*items, *wanted} if items.get(tag) != wanted.get(tag)}
+        wrong = {
+            tag: (items.get(tag), wanted.get(tag)) for tag in {*items, *wanted} if items.get(tag) != wanted.get(tag)
+        }
         assert not wrong, f"items of a tag are held, and should be: {wrong}"
 
     def check_end(self):
         """Nothing is under way: all must be accounted for."""
         assert not any(self.waiting.values())
-        assert not any(self.back.values())
+        assert not any(self.back.values()) and not any(self.added_back.values())
         assert not self.hands
         if self.keeps:
             assert self.taken + self.added == self.came + self.consumed + self.lost

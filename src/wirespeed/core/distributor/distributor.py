@@ -2,6 +2,7 @@
 
 import os
 import time
+import weakref
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from wirespeed.core.distributor.memory import KIND, LAYOUTS, DeskMemory, Distrib
 from wirespeed.core.distributor.process import NO_PLACE, NO_ROOM, NO_WORKER, RETURNS_FULL
 from wirespeed.core.distributor.statistics import DistributorStatistics
 from wirespeed.core.distributor.worker import DistributorWorker, item_dtype
-from wirespeed.core.items import converted
+from wirespeed.core.items import converted, fitting, shape_of
 from wirespeed.core.number import Deadline, whole
 from wirespeed.errors import GraphError
 from wirespeed.jit import arrays
@@ -27,6 +28,7 @@ Items = Sequence[Any] | NDArray[Any]
 TAGS = np.dtype(np.uint32)
 SLICE_NS = 5_000_000  # how long one wait lasts before Python has a look at signals and at who lives
 SPIN_NS = 20_000
+NOW = Deadline(0)
 SOME = 4096  # returned items that are taken at a time
 
 
@@ -43,7 +45,8 @@ class Distributor:
     others; the burst that it had begun too, unless ``redo`` is false: then that is counted lost.
 
     ``shared=True`` lets workers of other processes attach by :attr:`fd`, a ``name`` also by that name.  Its calls may
-    come from any thread of its process, one at a time.  Leaving its ``with`` flushes, then ends the workers' loops.
+    come from any thread of its process, one at a time.  Leaving its ``with`` flushes, then ends the workers' loops;
+    what came back by then can still be taken.
     """
 
     def __init__(
@@ -75,7 +78,9 @@ class Distributor:
         if shared or name:
             self._segment = _share(shape, name)
         try:
-            desks = DeskMemory(self._segment.address + segment.HEADER_SIZE) if self._segment else None
+            desks = None
+            if self._segment:
+                desks = DeskMemory(self._segment.address + segment.HEADER_SIZE, self._segment.mapping)
             self._memory = DistributorMemory(shape, desks, redo=redo)
             self._memory.desks.record.owner = owner_word(os.getpid())
             if self._segment:
@@ -91,9 +96,11 @@ class Distributor:
         binding.array_type, binding.items, binding.tags = id(np.ndarray), id(self.dtype), id(TAGS)
         binding.distributor = self._memory.address
         self._closed = False
+        self._over = False  # closed by the end of its ``with``
         self._kept: list[NDArray[Any]] = []  # what a flush has taken out of the returns to go on
         self._checked = time.monotonic()
         self._progress: dict[int, tuple[int, float]] = {}  # lines of a worker that came back, and when that was seen
+        self._ending = weakref.finalize(self, _end, self._pid, self._memory, self._segment)
 
     # Giving and taking.
 
@@ -101,22 +108,25 @@ class Distributor:
         """Give items to workers, item k by ``tags[k]``; how many were taken, from the first on.
 
         Those beyond stay the caller's, and :attr:`reason` says why.  With ``timeout_s`` it waits for room, None for
-        ever.  Quickest with contiguous arrays of the distributor's dtype and of uint32.  Without items, all workers are
-        looked at: what came back is taken, and what waits for company is sent.
+        ever; but not when :meth:`returned` has to make it.  Quickest with contiguous arrays of the distributor's dtype and of uint32.  Without items, all workers are
+        looked at: what came back is taken, and what waits for company is sent.  When a signal's handler ends the call
+        by an exception, ``statistics.processed`` tells how many had been taken.
         """
+        deadline = Deadline(timeout_s) if timeout_s != 0.0 else NOW
         count: int = calls.process_arrays.function(self._at, items, tags, 0)
         if count < 0:
             items, tags = self._given(items, tags, count)
             count = calls.process_arrays.function(self._at, items, tags, 0)
         if time.monotonic() - self._checked >= self._notice_s:
             self.check()
-        return count if count == len(items) else self._process_slowly(items, tags, count, Deadline(timeout_s))
+        return count if count == len(items) else self._process_slowly(items, tags, count, deadline)
 
     def _process_slowly(self, items: Any, tags: Any, taken: int, deadline: Deadline) -> int:
         while True:
             if self._note_stalled():
                 taken += calls.process_arrays.function(self._at, items, tags, taken)
-            if taken == len(items) or deadline.over():
+            # Room for what came back is made by the caller alone.
+            if taken == len(items) or self._memory.record.reason == RETURNS_FULL or deadline.over():
                 return taken
             self._wait(deadline)
             taken += calls.process_arrays.function(self._at, items, tags, taken)
@@ -134,42 +144,51 @@ class Distributor:
 
     def returned(self, n: int | None = None) -> NDArray[Any]:
         """Up to ``n`` items (all) that came back; those of one tag in the order in which they were given."""
-        self._check_open()
+        if not self._over:
+            self._check_open()
         most = -1 if n is None else whole(n, "n", 0)
-        parts: list[NDArray[Any]] = []
-        left = most
-        while left and self._kept:
-            part = self._kept.pop(0)
-            if 0 <= left < len(part):
-                self._kept.insert(0, part[left:])
-                part = part[:left]
-            parts.append(part)
-            left -= len(part) if left > 0 else 0
-        while left:
-            part = self._take(SOME if left < 0 else left)
-            if not len(part):
+        while not self._closed and (most < 0 or sum(map(len, self._kept)) < most):
+            if not self._keep(SOME if most < 0 else most):
                 break
-            parts.append(part)
-            left -= len(part) if left > 0 else 0
-        return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0, self.dtype)
+        kept = self._kept or [np.empty(0, self.dtype)]
+        out = kept[0] if len(kept) == 1 else np.concatenate(kept, dtype=self.dtype)
+        # An interrupt is raised behind a call, so it finds the items either kept or handed out.
+        if most < 0 or len(out) <= most:
+            self._kept = []
+            return out
+        self._kept = [out[most:]]
+        return out[:most]
 
-    def _take(self, n: int) -> NDArray[Any]:
-        there = int(self._memory.record.returns_tail - self._memory.record.returns_head)
+    def _keep(self, n: int) -> int:
+        """Take up to ``n`` items that came back out of the returns, to hand them out later; how many."""
+        record = self._memory.record
+        there = int(record.returns_tail - record.returns_head)
         if not there:
             self.process((), ())
-        out = np.empty(min(n, max(there, SOME)), self.dtype)
-        return out[: calls.returned_into.function(self._at, out)]
+        out, head = np.empty(min(n, max(there, SOME)), self.dtype), int(record.returns_head)
+        try:
+            calls.returned_into.function(self._at, out)
+        finally:  # an interrupt may be raised right behind it
+            count = int(record.returns_head) - head
+            self._kept += [out[:count]] if count else []
+        return count
 
     def returned_into(self, out: NDArray[Any]) -> int:
         """Fill a contiguous array of the distributor's dtype with items that came back; how many."""
+        count: int = calls.returned_into.function(self._at, out[:0] if self._kept else out)
+        if count == NO_ARRAY:
+            out = fitting(out, self.dtype)
+            count = calls.returned_into.function(self._at, out[:0] if self._kept else out)
+            if count == NO_ARRAY:
+                raise GraphError(
+                    f"items are taken into a writable contiguous array of {self.dtype} of one dimension, got "
+                    f"{shape_of(out)}"
+                )
+        self._check_open(count)
         if self._kept:
             part = self.returned(len(out))
             out[: len(part)] = part
             return len(part)
-        count: int = calls.returned_into.function(self._at, out)
-        if count == NO_ARRAY:
-            raise GraphError(f"items are taken into a writable contiguous array of {self.dtype} of one dimension")
-        self._check_open(count)
         return count
 
     def flush(self, timeout_s: float | None = None) -> int:
@@ -185,7 +204,7 @@ class Distributor:
             if not out or deadline.over():
                 return out
             if self._memory.record.returns_tail - self._memory.record.returns_head:
-                self._kept.append(self._take(SOME))
+                self._keep(SOME)
             self._note_stalled()
             self._wait(deadline)
 
@@ -225,7 +244,7 @@ class Distributor:
         self._checked = time.monotonic()
         dead = []
         for number in range(self.workers):
-            owner = int(Desk.at(self._memory.desks.desk(number)).owner)
+            owner = int(Desk.at(self._memory.backlog(number).desk).owner)
             if owner and not alive(owner) and calls.bury.function(self._at, number, owner) == 1:
                 dead.append(number)
         if dead:
@@ -265,6 +284,7 @@ class Distributor:
     @property
     def reason(self) -> str:
         """Why the last :meth:`process` took no more; "" when it took all."""
+        self._check_open()
         record = self._memory.record
         number = int(record.blocked)
         who = f"worker {number}" if number >= 0 else "every worker"
@@ -284,11 +304,13 @@ class Distributor:
     @property
     def outstanding(self) -> int:
         """Items that were taken, and have neither come back nor been counted."""
+        self._check_open()
         return int(self._memory.record.outstanding)
 
     @property
     def active(self) -> tuple[int, ...]:
         """The numbers of the workers that are given items now."""
+        self._check_open()
         return tuple(number for number in range(self.workers) if self._memory.backlog(number).active)
 
     @property
@@ -314,30 +336,26 @@ class Distributor:
         """
         if self._closed or os.getpid() != self._pid:
             return np.empty(0, self.dtype)
-        back = self.returned()
+        self._kept = [self.returned()]  # an interrupted close can be done again
         held = self._memory.held().view(self.dtype)
-        calls.close.function(self._at)
+        left = np.concatenate([*self._kept, held], dtype=self.dtype)
+        self._ending()
         self._closed = True
-        Binding.at(self._at).distributor = 0
-        self._memory.desks.record.owner = 0
-        if self._segment:
-            self._segment.close()
-        return np.concatenate([back, held])
+        return left
 
     def __enter__(self) -> "Distributor":
         return self
 
     def __exit__(self, kind: object, *rest: object) -> None:
-        if self._closed:
+        if self._closed or os.getpid() != self._pid:
             return
         try:
             if kind is None:
                 self.flush()
         finally:
-            self._end()
-
-    def _end(self) -> None:
-        self._left = self.close()
+            back = self.returned()
+            self.close()
+            self._kept, self._over = [back], True
 
     def __repr__(self) -> str:
         return f"<Distributor of {self.workers} workers{' (closed)' * self._closed}>"
@@ -352,6 +370,17 @@ class Distributor:
             raise GraphError(
                 f"this distributor belongs to process {self._pid}, not to its fork; attach workers to it here"
             )
+
+
+def _end(pid: int, memory: DistributorMemory, shared: segment.Segment | None) -> None:
+    """Have the workers' loops end, in the process that made the distributor."""
+    if os.getpid() != pid:
+        return
+    calls.close.function(memory.binding)
+    Binding.at(memory.binding).distributor = 0
+    memory.desks.record.owner = 0
+    if shared:
+        shared.close()
 
 
 def _share(shape: Shape, name: str) -> segment.Segment:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from wirespeed.core.distributor.backlog import BACKLOG, Backlog, Distributor
 from wirespeed.core.distributor.desk import DESK, DESKS, ITEMS, MOST_BURST, Cursor, Desk, Desks, Line
-from wirespeed.core.distributor.pins import BUCKET, LANE, LINE_SHIFT, MOST_WORKERS, NEAR, Lane
+from wirespeed.core.distributor.pins import BUCKET, LANE, LINE_SHIFT, MOST_WORKERS, Lane
 from wirespeed.core.mapping import Mapping
 from wirespeed.core.number import whole
 from wirespeed.errors import GraphError, PeerError
@@ -18,6 +18,8 @@ KIND = 3  # of segment
 LAYOUTS = (Desks, Desk, Line)
 MOST_LINES = 1024
 PAGE = 4096
+LEAST_LANES = 16384
+DRAWS, STRIDES = 16, 17  # multipliers that are looked at, and powers of two that tags may be apart
 FEW = 16  # workers whose lines fit into a core's own caches when each has many
 
 
@@ -42,6 +44,29 @@ def _power(value: Any, what: str, most: int) -> int:
         below = 1 << (min(number, most).bit_length() - 1)
         raise GraphError(f"{what} must be a power of two up to {most}, got {number}; try {below}")
     return number
+
+
+def _multiplier(lanes: int) -> int:
+    """One that nobody can guess, of some that were drawn the one that spreads tags best that are evenly apart.
+
+    A single one would now and then meet a pattern of tags that it puts into few lanes.
+    """
+    draw = random.SystemRandom()
+    tags = np.arange(min(lanes // 2, 4096), dtype=np.uint64)
+    best, most = 1, 0
+    for _ in range(DRAWS):
+        multiplier = draw.getrandbits(64) | 1
+        least = len(tags)
+        for shift in range(STRIDES):
+            hashed = (tags << np.uint64(shift)) * np.uint64(multiplier) >> np.uint64(32)
+            least = min(least, len(np.unique(hashed & np.uint64(lanes - 1))))
+            if least <= most:
+                break
+        if least > most:
+            best, most = multiplier, least
+        if most == len(tags):
+            break
+    return best
 
 
 class Shape:
@@ -76,10 +101,16 @@ class Shape:
 
 
 class DeskMemory:
-    """The desks at an address: their record, and where each lies."""
+    """The desks at an address: their record, and where each lies.
 
-    def __init__(self, address: int) -> None:
-        self.address = address
+    The numbers of their shape are kept here too: what lies in shared memory may be written by others at any time, so it
+    is read once, by :meth:`check`.  ``keeper`` keeps the memory mapped.
+    """
+
+    def __init__(self, address: int, keeper: object = None) -> None:
+        self.address, self.keeper = address, keeper
+        self.workers = self.burst = self.lines = 0
+        self._line_size = self._desk_size = 0
 
     @property
     def record(self) -> Any:
@@ -89,9 +120,14 @@ class DeskMemory:
     def init(self, shape: Shape) -> None:
         """Make zeroed memory the desks of a new distributor."""
         record = self.record
+        self._shape(shape.workers, shape.burst, shape.lines)
         record.workers, record.burst, record.lines = shape.workers, shape.burst, shape.lines
-        record.line_size = line_size(shape.burst)
-        record.desk_size = -(-desk_size(shape.burst, shape.lines) // 128) * 128
+        record.line_size, record.desk_size = self._line_size, self._desk_size
+
+    def _shape(self, workers: int, burst: int, lines: int) -> None:
+        self.workers, self.burst, self.lines = workers, burst, lines
+        self._line_size = line_size(burst)
+        self._desk_size = -(-desk_size(burst, lines) // 128) * 128
 
     def check(self, size: int) -> None:
         """Raise :class:`PeerError` unless the record fits the ``size`` bytes that there are."""
@@ -111,20 +147,20 @@ class DeskMemory:
                 f"the distributor's record does not fit its memory: {shape[0]} workers, bursts of {shape[1]}, "
                 f"{shape[2]} lines in {size} bytes; have its maker make it anew"
             )
+        self._shape(*shape)
 
     def desk(self, number: int) -> int:
         """The address of a desk."""
-        record = self.record
-        if not 0 <= number < record.workers:
-            raise GraphError(f"the workers are 0 to {record.workers - 1}, got {number}")
-        return self.address + DESKS + number * int(record.desk_size)
+        if not 0 <= number < self.workers:
+            raise GraphError(f"the workers are 0 to {self.workers - 1}, got {number}")
+        return self.address + DESKS + number * self._desk_size
 
     def fill_cursor(self, at: int, number: int) -> None:
         """Make zeroed memory at ``at`` a worker's cursor on a desk."""
-        record, desk, cursor = self.record, self.desk(number), Cursor.at(at)
-        cursor.desks, cursor.desk, cursor.line_size = self.address, desk, record.line_size
+        desk, cursor = self.desk(number), Cursor.at(at)
+        cursor.desks, cursor.desk, cursor.line_size = self.address, desk, self._line_size
         cursor.lines = desk + DESK
-        cursor.burst, cursor.mask = record.burst, record.lines - 1
+        cursor.burst, cursor.mask = self.burst, self.lines - 1
 
 
 class DistributorMemory:
@@ -146,14 +182,12 @@ class DistributorMemory:
         self.mapping = Mapping(-(-total // PAGE) * PAGE, own=True)
         base = self.mapping.address
         places = {name: base + offset for name, offset in offsets.items()}
-        if desks is None:
-            desks = DeskMemory(places["desks"])
-            desks.init(shape)
-        self.desks = desks
+        self.desks = desks or DeskMemory(places["desks"], self.mapping)
+        self.desks.init(shape)
         self.address = places["distributor"]
         self._cursors = places["cursors"]
         for number in range(shape.workers):
-            desks.fill_cursor(self.cursor(number), number)
+            self.desks.fill_cursor(self.cursor(number), number)
         self.binding = places["binding"]
         self._init(places, redo)
 
@@ -161,8 +195,8 @@ class DistributorMemory:
     def _sizes(shape: Shape) -> dict[str, int]:
         held = shape.workers * shape.slots * shape.burst
         parked = 1 << (shape.park + held).bit_length()
-        # At most half of the lanes are live, and fewer where the first cache holds them all.
-        lanes = max(2 * held, min(8 * held, NEAR // LANE), 4 * BUCKET // LANE)
+        # At most half of the lanes are live; and thousands of flows that come and go find their own lanes again.
+        lanes = max(2 * held, LEAST_LANES)
         buckets = (1 << (lanes - 1).bit_length()) * LANE // BUCKET
         return {
             "binding": 64,
@@ -184,12 +218,12 @@ class DistributorMemory:
         record.desks, record.backlogs, record.workers = self.desks.address, places["backlogs"], shape.workers
         pins = record.pins
         pins.table, pins.mask, pins.marks = places["table"], sizes["table"] - LANE, places["marks"]
-        pins.multiplier = random.SystemRandom().getrandbits(64) | 1
+        pins.multiplier = _multiplier(sizes["table"] // LANE)
         Lane.array_at(pins.table, sizes["table"] // LANE)["entry"] = shape.workers
         pins.windows, pins.stride = places["backlogs"] + Backlog.offset("window"), BACKLOG
         record.burst, record.lines, record.slots = shape.burst, shape.lines, shape.slots
         record.line_size, record.slot_size = size, size * 3 // 2
-        record.active, record.in_hand = places["active"], int(redo)
+        record.active, record.in_hand = places["active"], int(bool(redo))
         record.returns, record.returns_mask = places["returns"], max(shape.returns, 1) - 1
         record.keeps = shape.returns > 0
         record.parked_items, record.parked_tags = places["parked_items"], places["parked_tags"]

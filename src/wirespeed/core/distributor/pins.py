@@ -35,7 +35,7 @@ u32, i64, u64 = np.uint32, np.int64, np.uint64
 MOST_WORKERS = 1024
 WORKER_BITS, LINE_SHIFT = 0xFFF, 12
 LINE_BITS = 0xFFFFF
-NEAR = 16384  # bytes of a table that the first cache holds, beside what else is used
+NEAR = 1 << 17  # bytes of a table of which lanes need not be asked for ahead: the second cache holds it with ease
 CHAIN = 4  # buckets that a tag may lie in
 
 # A lane is one word, read and written at once; eight are a bucket.

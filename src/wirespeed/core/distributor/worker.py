@@ -6,6 +6,7 @@
 
 import contextlib
 import os
+import time
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from wirespeed.core import segment
 from wirespeed.core.calls import GONE
 from wirespeed.core.distributor import calls
 from wirespeed.core.distributor.desk import (
+    ACTIVE,
     CLOSED,
     HOLDING,
     IS_CLOSED,
@@ -42,6 +44,7 @@ from wirespeed.jit.libc import thread_id
 SLICE_NS = 20_000_000  # how long one wait lasts before Python has a look at signals and at the distributor
 SPIN_NS = 20_000  # how long it spins before it sleeps
 PAGE = 4096
+CHECK_S = 0.05  # how often it is looked whether the distributor lives
 
 
 class DistributorWorker:
@@ -53,23 +56,29 @@ class DistributorWorker:
 
     One thread at a time uses it, and is taken for the worker: when that thread has ended, the worker has.  Leaving its
     ``with``, or :meth:`close`, leaves the distributor; a program that forgets to does so at its end.
+
+    A call that an exception of a signal's handler ends (Ctrl-C) loses nothing: a burst that it had taken is handed out
+    by the next.
     """
 
     def __init__(self, desks: DeskMemory, keeper: Any, dtype: np.dtype[Any], number: int | None, name: str) -> None:
         if not isinstance(name, str):
             raise GraphError(f"a worker's name must be a text, got {name!r}")
         self._desks, self._keeper, self.dtype = desks, keeper, dtype
+        shown = list(name.encode(errors="replace")[:32].ljust(32, b"\0"))
+        self._page = Mapping(PAGE, own=True)
+        self._at, self._items = self._page.address, self._page.address + Cursor.size
+        room = array_over(self._page.memory, self._items, MOST_BURST, dtype)
+        self._bursts = [room[:n] for n in range(MOST_BURST + 1)]
+        self._joined = False
+        self._seen = -1  # the cursor's next line when a burst was last handed out
+        self._checked = 0.0  # when it was last looked whether the distributor lives
         self._pid, self._thread = os.getpid(), thread_id()
         self._owner = owner_word()
         self.number = self._claim(number)
         self._desk = desks.desk(self.number)
-        Desk.at(self._desk).name[:] = list(name.encode()[:32].ljust(32, b"\0"))
-        self._page = Mapping(PAGE, own=True)
-        self._at, self._items = self._page.address, self._page.address + Cursor.size
+        Desk.at(self._desk).name[:] = shown
         desks.fill_cursor(self._at, self.number)
-        room = array_over(self._page.memory, self._items, MOST_BURST, dtype)
-        self._bursts = [room[:n] for n in range(MOST_BURST + 1)]
-        self._joined = False
         self._ending = weakref.finalize(
             self, _leave, self._pid, self._at, self._desk, self._owner, (self._page, keeper)
         )
@@ -84,20 +93,19 @@ class DistributorWorker:
         ``dtype`` is how its items are seen, of 8 bytes.  Raises :class:`PortError` when there is no such distributor,
         :class:`PeerError` when it is another release's, or none.
         """
-        if bool(name) == (fd >= 0):
+        if bool(name) == (whole(fd, "fd") >= 0):
             raise GraphError(f"attach needs either a name or a descriptor, got name={name!r}, fd={fd}")
-        owner = segment.attach(KIND, "distributor", LAYOUTS, name=name, fd=fd)
+        made = segment.attach(KIND, "distributor", LAYOUTS, name=name, fd=fd)
         try:
-            desks = DeskMemory(owner.address + segment.HEADER_SIZE)
-            desks.check(owner.size - segment.HEADER_SIZE)
-            return cls(desks, owner, item_dtype(dtype), number, worker_name)
-        except BaseException:
-            owner.close()
-            raise
+            desks = DeskMemory(made.address + segment.HEADER_SIZE, made.mapping)
+            desks.check(made.size - segment.HEADER_SIZE)
+            return cls(desks, desks, item_dtype(dtype), number, worker_name)
+        finally:
+            made.close()  # the memory stays mapped for as long as the worker has it
 
     def _claim(self, number: int | None) -> int:
         """A desk that is nobody's: that of ``number``, or the first."""
-        count = int(self._desks.record.workers)
+        count = self._desks.workers
         wanted = range(count) if number is None else [whole(number, "a worker's number", 0)]
         for k in wanted:
             if own(self._desks.desk(k), self._owner):
@@ -112,13 +120,18 @@ class DistributorWorker:
 
     def request(self, returned: Any = None) -> None:
         """Give the burst in hand back, of which ``returned`` (nothing) comes out of the distributor, and ask for more."""
+        self._begin()
+        self._check_grant()
         self._settle(calls.request.function(self._at, self._items, self._fill(returned)))
 
     def poll(self) -> NDArray[Any] | None:
         """The next burst, if it is there; None when it is not."""
         self._begin()
         n: int = calls.poll.function(self._at, self._items)
+        if n == HOLDING and self._kept_back():
+            n = self.in_hand
         if n >= 0:
+            self._seen = Cursor.at(self._at).next
             return self._bursts[n]
         if n in (NOTHING, NOT_YET):
             self._check_distributor()
@@ -128,43 +141,63 @@ class DistributorWorker:
 
     def get(self, returned: Any = None, timeout_s: float | None = None) -> NDArray[Any]:
         """:meth:`request`, and wait for the next burst; an empty one when the time is over, or nothing comes any more."""
+        if timeout_s is not None:
+            Deadline(timeout_s)  # raises before anything is given back
         self._begin()
-        n: int = calls.turn.function(self._at, self._items, self._fill(returned))
-        return self._bursts[n if n >= 0 else self._wait(n, timeout_s)]
+        if self._kept_back():
+            n = self.in_hand
+        else:
+            n = calls.turn.function(self._at, self._items, self._fill(returned))
+            if n < 0:
+                n = self._wait(n, timeout_s)
+        self._seen = Cursor.at(self._at).next
+        return self._bursts[n]
 
     def give_back(self, returned: Any = None) -> None:
         """Give the burst in hand back and leave; the next call that asks for a burst joins again."""
-        if not self._joined:
-            if returned is not None and len(returned):
-                raise GraphError(f"this worker has no burst in hand that {len(returned)} items could be returned of")
-            return
-        self._settle(calls.leave.function(self._at, self._items, self._fill(returned)))
-        self._joined = False
+        self._take_over()
+        self._check_grant()
+        n = self._fill(returned)
+        if self._joined:
+            self._settle(calls.leave.function(self._at, self._items, n))
+            self._joined = False
 
     def abandon(self) -> None:
         """Leave without giving back what is in the hand: another worker gets it."""
+        self._take_over()
+        self._check_grant()
         if self._joined:
             self._settle(calls.abandon.function(self._at))
             self._joined = False
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        """Bursts, until the distributor is closed; each is given back, as it is then, on the next turn."""
+        """Bursts, until the distributor or this worker is closed; each is given back, as it is then, on the next turn.
+
+        After a ``break`` another loop may go on: it begins by giving back the burst that was in hand.
+        """
         turn, at, items, bursts = calls.turn.function, self._at, self._items, self._bursts
         self._begin()
-        n = 0
+        cursor = Cursor.at(at)
+        n, there = self.in_hand, self._kept_back()
         while True:
-            n = turn(at, items, n)
-            if n < 0:
-                n = self._wait(n, None)
-                if self.closed:
-                    return
+            if not there:
+                n = turn(at, items, n)
+                if n < 0:
+                    try:
+                        n = self._wait(n, None)
+                    except GraphError:  # another thread, or the program's end, may have closed this worker
+                        if not self.closed or os.getpid() != self._pid:
+                            raise
+                    if self.closed:
+                        return
+            there = False
             if n:
+                self._seen = cursor.next
                 yield bursts[n]
                 if not self._joined:  # the loop has left, by give_back() or abandon()
                     self._begin()
-                    n = 0
-                elif not Cursor.at(at).hand:  # or has given back on its own
-                    n = 0
+                # It may also have given back, or got another burst, on its own.
+                n = cursor.count if cursor.hand else 0
 
     # States.
 
@@ -211,6 +244,13 @@ class DistributorWorker:
 
     def _begin(self) -> None:
         """Be the calling thread's, and join if that was not done."""
+        self._take_over()
+        if not self._joined:
+            self._settle(calls.join.function(self._at))
+            self._joined = True
+
+    def _take_over(self) -> None:
+        """Be the calling thread's."""
         thread = thread_id()
         if thread != self._thread and Cursor.at(self._at).desks:
             word = owner_word()
@@ -221,21 +261,31 @@ class DistributorWorker:
             self._ending = weakref.finalize(
                 self, _leave, self._pid, self._at, self._desk, word, (self._page, self._keeper)
             )
-        if not self._joined:
-            self._settle(calls.join.function(self._at))
-            self._joined = True
+
+    def _check_grant(self) -> None:
+        """Raise when it was fenced, for calls that do not look for a line."""
+        cursor, state = Cursor.at(self._at), Desk.at(self._desk).state
+        if cursor.active and state >> 8 == cursor.epoch and state & 0xFF not in (ACTIVE, CLOSED):
+            self._settle(WAS_FENCED)
+
+    def _kept_back(self) -> bool:
+        """Whether the burst in hand has not been handed out, for the call that took it was interrupted."""
+        cursor = Cursor.at(self._at)
+        return bool(cursor.hand and cursor.next != self._seen)
 
     def _fill(self, returned: Any) -> int:
         """Have what is returned in the burst's place; how many."""
         if returned is None:
             return 0
-        if isinstance(returned, np.ndarray) and returned.dtype == self.dtype and returned.ndim == 1:
-            given = returned
+        if type(returned) is np.ndarray and returned.dtype == self.dtype and returned.ndim == 1:
+            given = returned  # of the burst itself, maybe
         else:
             given = converted(returned, self.dtype)
         n = len(given)
-        most = int(self._desks.record.burst)
+        most = self._desks.burst
         if n > most or (n and not self.in_hand):
+            if not Cursor.at(self._at).desks:
+                self._settle(GONE)
             has = f"a burst has up to {most}" if n > most else "it has no burst in hand"
             raise GraphError(f"{n} items cannot be returned by this worker at once: {has}")
         if n:
@@ -262,6 +312,10 @@ class DistributorWorker:
                 self._check_distributor()
 
     def _check_distributor(self) -> None:
+        now = time.monotonic()
+        if now - self._checked < CHECK_S:
+            return
+        self._checked = now
         maker = int(self._desks.record.owner)
         if maker and not alive(maker):
             raise PeerError(f"the distributor of this worker is gone: its process {maker & 0xFFFFFFFF} has ended")
@@ -292,11 +346,13 @@ def _leave(pid: int, cursor: int, desk: int, owner: int, _memory: object) -> Non
     """Leave the distributor, in the process that joined, and let go of the desk."""
     if os.getpid() != pid or not Cursor.at(cursor).desks:
         return
-    state = Cursor.at(cursor)
-    if state.active or state.epoch:
-        calls.abandon.function(cursor)
-    state.desks = 0
-    disown(desk, owner)
+    state, own_word = Cursor.at(cursor), owner_word()
+    # The thread that used it may have ended, and the desk be another's; nobody takes that of a living one away.
+    if hand_over(desk, owner, own_word):
+        if state.active or state.epoch:
+            calls.abandon.function(cursor)
+        disown(desk, own_word)
+    state.desks = state.hand = state.active = 0
 
 
 def item_dtype(given: Any) -> np.dtype[Any]:
