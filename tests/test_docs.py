@@ -63,7 +63,7 @@ def test_every_order_pair_is_in_the_document_about_memory() -> None:
 
 
 def test_every_layout_of_core_is_in_the_document_about_memory_with_its_offsets() -> None:
-    modules = [importlib.import_module(one.name) for one in pkgutil.iter_modules(core.__path__, f"{core.__name__}.")]
+    modules = [importlib.import_module(one.name) for one in pkgutil.walk_packages(core.__path__, f"{core.__name__}.")]
     layouts = {one.name: one for module in modules for one in vars(module).values() if isinstance(one, Layout)}
     written = {
         name: (int(size), sorted((int(at), field, kind) for at, field, kind in FIELD.findall(rows)))

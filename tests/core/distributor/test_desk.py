@@ -11,6 +11,7 @@ from wirespeed.core.distributor.desk import (
     HOLDING,
     IS_CLOSED,
     MOST_BURST,
+    NOT_JOINED,
     NOT_YET,
     NOTHING,
     TOO_MANY,
@@ -49,7 +50,7 @@ def test_a_desk_has_one_owner_until_it_is_let_go():
 
 def test_calls_say_what_state_a_worker_is_in():
     one = Driven(1, burst=7, lines=2)
-    assert one.poll(0) == NOT_YET  # it never joined
+    assert one.poll(0) == NOT_JOINED
     one.join(0)
     assert one.poll(0) == NOT_YET
     one.process([])

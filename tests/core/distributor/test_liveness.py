@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import wirespeed as ws
-from tests.core.distributor.test_distributor import in_order, flows_of, joined, started, until
+from tests.core.distributor.test_distributor import flows_of, in_order, joined, started, until
 from wirespeed.core.distributor.liveness import alive, owner_word
 
 
@@ -47,13 +47,12 @@ def end_with_a_burst(w, got):
 @pytest.mark.parametrize("redo", [True, False])
 def test_a_thread_that_ends_with_a_burst_in_hand_is_noticed_by_any_call(call, redo):
     with ws.Distributor(2, burst=2, lines=4, slots=8, redo=redo, notice_s=0.05) as d:
-        w, got = d.worker(), []
+        w, other, got = d.worker(), d.worker(), []
         threads = started((end_with_a_burst, w, got))
         until(lambda: d.process((), ()) == 0 and d.active)
         d.process(range(9), [5] * 9)
         threads[0].join()
         assert got == [[0, 1], [2, 3]]
-        other = d.worker()
         other.poll()
         begun, came = time.monotonic(), []
         while 0 in d.active:
@@ -175,7 +174,9 @@ def test_a_worker_that_hangs_blocks_its_tags_alone_and_can_be_fenced():
         threads += started((lambda o: [None for _ in o], d.worker(name="works")))
         until(lambda: d.process((), ()) == 0 and len(d.active) == 2)
         assert d.process(range(2, 40), [7] * 38, timeout_s=0.2) == 10
-        assert d.reason.startswith(f"worker {w.number} has all that can be held for it, and has given nothing back for 0.")
+        assert d.reason.startswith(
+            f"worker {w.number} has all that can be held for it, and has given nothing back for 0."
+        )
         beats = d.statistics.workers[w.number].beats
         at = 0
         while at < 300:  # the others go on
@@ -243,6 +244,8 @@ def test_a_worker_cannot_be_fenced_while_what_it_gave_back_has_no_room():
         w.request(w.poll())
         w.request(w.poll())
         d.process((), ())
-        with pytest.raises(ws.GraphError, match=r"worker 0 has given back items for which there is no room; take returned\(\)"):
+        with pytest.raises(
+            ws.GraphError, match=r"worker 0 has given back items for which there is no room; take returned\(\)"
+        ):
             d.fence(0)
         assert d.returned().tolist() == [0, 1, 2, 3] and d.fence(0) == 0

@@ -179,29 +179,31 @@ def test_in_a_fork_nothing_works_nothing_crashes_and_the_parent_does_not_notice(
         child = os.fork()
         if child == 0:
             wrong = []
-            calls = [
-                lambda: d.process([1], [1]), lambda: d.process((), ()), d.returned, d.flush, d.clear, d.worker, d.check,
-                lambda: d.returned_into(np.zeros(1, u64)), lambda: d.fence(0), lambda: d.statistics, lambda: d.reason,
-                lambda: d.active, lambda: d.outstanding, first.poll, first.request, lambda: first.get([1]),
-                lambda: first.get(timeout_s=0.01), lambda: next(iter(other)), lambda: first.give_back([1]), first.give_back,
-                first.abandon,
-            ]  # fmt: skip
-            for k, call in enumerate(calls):
-                try:
-                    call()
-                    wrong.append(f"{k} did nothing")
-                except ws.GraphError as error:
-                    if "fork" not in str(error):
-                        wrong.append(f"{k}: {error}")
-                except BaseException as error:
-                    wrong.append(f"{k}: {error!r}")
-            repr(d), repr(first), first.in_hand, first.active, first.closed
-            first.close()
-            d.__exit__(None, None, None)
-            d.close()
-            gc.collect()
-            os.write(write, repr(wrong).encode())
-            os._exit(0)
+            try:
+                calls = [
+                    lambda: d.process([1], [1]), lambda: d.process((), ()), d.returned, d.flush, d.clear, d.worker, d.check,
+                    lambda: d.returned_into(np.zeros(1, u64)), lambda: d.fence(0), lambda: d.statistics, lambda: d.reason,
+                    lambda: d.active, lambda: d.outstanding, first.poll, first.request, lambda: first.get([1]),
+                    lambda: first.get(timeout_s=0.01), lambda: next(iter(other)), lambda: first.give_back([1]), first.give_back,
+                    first.abandon,
+                ]  # fmt: skip
+                for k, call in enumerate(calls):
+                    try:
+                        call()
+                        wrong.append(f"{k} did nothing")
+                    except ws.GraphError as error:
+                        if "fork" not in str(error):
+                            wrong.append(f"{k}: {error}")
+                    except BaseException as error:
+                        wrong.append(f"{k}: {error!r}")
+                repr(d), repr(first), first.in_hand, first.active, first.closed
+                first.close()
+                d.__exit__(None, None, None)
+                d.close()
+                gc.collect()
+            finally:  # whatever happens, it must not go on with the tests
+                os.write(write, repr(wrong).encode())
+                os._exit(0)
         status = os.waitpid(child, 0)[1]
         os.close(write)
         with os.fdopen(read, "rb") as told:
@@ -379,7 +381,7 @@ except KeyboardInterrupt:
 
 def test_a_handler_may_close_what_its_own_thread_waits_in():
     told = []
-    for wait in (lambda d, w: d.flush(), lambda d, w: w.get(), lambda d, w: [b for b in w]):
+    for wait in (lambda d, w: d.flush(), lambda d, w: w.get(), lambda d, w: list(w)):
         d = ws.Distributor(1, shared=True)
         (w,) = joined(d, 1)
         d.process([1], [1])

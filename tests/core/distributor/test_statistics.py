@@ -19,7 +19,14 @@ def test_a_new_distributor_has_done_nothing():
         assert (told.processed, told.outstanding, told.ready, told.parked, told.parked_ever, told.no_place) == (0,) * 6
         assert (told.returned, told.lost) == (0, 0)
         for number, w in enumerate(told.workers):
-            assert (w.number, w.name, w.active, w.stalled, w.lines, w.occupancy) == (number, "", False, False, (0,) * 6, 0)
+            assert (w.number, w.name, w.active, w.stalled, w.lines, w.occupancy) == (
+                number,
+                "",
+                False,
+                False,
+                (0,) * 6,
+                0,
+            )
 
 
 def test_lines_are_counted_by_size_and_by_how_many_are_under_way():
@@ -46,7 +53,9 @@ def test_pinned_counts_the_tags_that_are_on_a_worker():
         a, b = joined(d, 2)
         assert d.process(range(14), [1, 1, 2, 3, 4, 5, 6, 7, 1, 1, 1, 4, 4, 8]) > 8
         told = d.statistics
-        assert sum(w.pinned for w in told.workers) == len({1, 2, 3, 4, 5, 6, 7} | ({8} if told.processed == 14 else set()))
+        assert sum(w.pinned for w in told.workers) == len(
+            {1, 2, 3, 4, 5, 6, 7} | ({8} if told.processed == 14 else set())
+        )
         while d.outstanding:
             for w in (a, b):
                 if w.poll() is not None:
@@ -102,7 +111,7 @@ def test_a_fence_counts_what_was_sent_lost_and_gives_the_rest_to_others():
 def test_leaving_and_joining_are_counted_and_beats_tell_who_works():
     with ws.Distributor(1) as d:
         w = d.worker(name="first")
-        for k in range(3):
+        for _ in range(3):
             w.poll()
             d.process((), ())
             w.give_back()

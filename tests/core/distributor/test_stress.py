@@ -304,7 +304,7 @@ def sizes(n):
     return pytest.mark.parametrize("n", [n, pytest.param(100_000_000, marks=pytest.mark.torture)])
 
 
-@sizes(500_000)
+@sizes(300_000)
 @pytest.mark.parametrize("mode", SHAPES)
 def test_flows_keep_their_order_and_are_never_on_two_workers(mode, n):
     run = Stress(3, CONSUMES, 64, n // 10 if mode == "single" else n, **SHAPES[mode])

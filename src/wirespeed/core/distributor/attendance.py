@@ -187,7 +187,9 @@ def fence(d, b):
 def attend(d):
     """Do what the workers wish."""
     bell = load_acquire(Desks(d.desks), "bell")
+    done = True
     for number in range(d.workers):
         if not _attend_to(d, Backlog(backlog_of(d, number))):
-            return
-    d.bell = bell
+            done = False
+    if done:
+        d.bell = bell

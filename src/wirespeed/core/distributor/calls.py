@@ -207,6 +207,24 @@ def abandon(cursor):
     return i64(0)
 
 
+@entry(int64(int64, uint64, uint64))
+def resign(cursor, owner, living):
+    """Leave, and let go of the desk, if it still is that owner's: who used it may have ended, and it be another's by now.
+
+    ``living`` is the calling thread, from whom nobody takes the desk meanwhile.  All in one: nothing interrupts it.
+    """
+    c = Cursor(cursor)
+    if c.desks == 0:
+        return i64(GONE)
+    if desk.hand_over(c.desk, owner, living):
+        if c.joined != 0:
+            desk.abandon(cursor)
+        desk.disown(c.desk, living)
+    c.desks = 0
+    c.hand, c.active, c.joined = 0, 0, 0
+    return i64(0)
+
+
 @entry(int64(int64))
 def join(cursor):
     """:func:`wirespeed.core.distributor.desk.join`."""

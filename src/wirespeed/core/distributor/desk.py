@@ -49,7 +49,7 @@ NOTHING_WISHED, JOIN, LEAVE = 0, 1, 2
 EPOCHS = 1 << 24
 AHEAD = 2  # lines that are asked for before they are looked at
 # What a worker's call returns instead of a count.
-NOTHING, NOT_YET, WAS_FENCED, IS_CLOSED, HOLDING, TOO_MANY = -1, -2, -3, -4, -5, -6
+NOTHING, NOT_YET, WAS_FENCED, IS_CLOSED, HOLDING, TOO_MANY, NOT_JOINED = -1, -2, -3, -4, -5, -6, -7
 EVERYBODY = 0x7FFFFFFF
 
 # A line's first word; the items follow.
@@ -113,7 +113,8 @@ Cursor = layout(
         ("hand", "u4"),  # whether it has the line before that
         ("count", "u4"),  # items of it
         ("epoch", "u4"),
-        ("active", "u4"),  # whether its wish to join was granted
+        ("joined", "u4"),  # whether it has wished to join, and not to leave
+        ("active", "u4"),  # whether that was granted
         ("waited", "u4"),  # it looked in vain since the last line
     ],
     size=128,
@@ -166,7 +167,7 @@ def join(cursor):
     c = Cursor(cursor)
     d = Desk(c.desk)
     c.epoch = u32((i64(d.epoch) + 1) % EPOCHS)
-    c.hand, c.active = 0, 0
+    c.hand, c.active, c.joined = 0, 0, 1
     store_release(d, "wish", u64(i64(JOIN)) << u64(32) | u64(c.epoch))  # W2
     ring_bell(c.desks)
 
@@ -177,6 +178,8 @@ def refused(c, grant):
     state = state_of(grant)
     if state == CLOSED:
         return i64(IS_CLOSED)
+    if c.joined == 0:  # what was granted is over
+        return i64(NOT_JOINED)
     if epoch_of(grant) == c.epoch:
         if state == ACTIVE:
             c.next = u32(grant)
@@ -264,7 +267,7 @@ def request(cursor, items, n):
 def abandon(cursor):
     """Leave as one is: the line in hand goes to another worker too, as if it had not been taken."""
     c = Cursor(cursor)
-    c.hand, c.active = 0, 0
+    c.hand, c.active, c.joined = 0, 0, 0
     store_release(Desk(c.desk), "wish", u64(i64(LEAVE)) << u64(32) | u64(c.epoch))  # W2
     ring_bell(c.desks)
 

@@ -97,7 +97,11 @@ class Distributor:
         binding.distributor = self._memory.address
         self._closed = False
         self._over = False  # closed by the end of its ``with``
-        self._kept: list[NDArray[Any]] = []  # what a flush has taken out of the returns to go on
+        # What was taken out of the returns and not handed out; and, while a call takes some, into what, and where the
+        # returns began: what a signal's handler keeps a call from telling is found by that.  One name, so that it
+        # changes at once.
+        self._back: tuple[list[NDArray[Any]], tuple[NDArray[Any], int] | None] = ([], None)
+        self._left: NDArray[Any] | None = None  # what had neither come back nor been counted when it was closed
         self._checked = time.monotonic()
         self._progress: dict[int, tuple[int, float]] = {}  # lines of a worker that came back, and when that was seen
         self._ending = weakref.finalize(self, _end, self._pid, self._memory, self._segment)
@@ -108,9 +112,9 @@ class Distributor:
         """Give items to workers, item k by ``tags[k]``; how many were taken, from the first on.
 
         Those beyond stay the caller's, and :attr:`reason` says why.  With ``timeout_s`` it waits for room, None for
-        ever; but not when :meth:`returned` has to make it.  Quickest with contiguous arrays of the distributor's dtype and of uint32.  Without items, all workers are
-        looked at: what came back is taken, and what waits for company is sent.  When a signal's handler ends the call
-        by an exception, ``statistics.processed`` tells how many had been taken.
+        ever; but not where only :meth:`returned` makes some.  Quickest with contiguous arrays of the distributor's dtype
+        and of uint32.  Without items, all workers are looked at: what came back is taken, and what waits for company is
+        sent.  When a signal's handler ends the call by an exception, ``statistics.processed`` tells how many were taken.
         """
         deadline = Deadline(timeout_s) if timeout_s != 0.0 else NOW
         count: int = calls.process_arrays.function(self._at, items, tags, 0)
@@ -147,17 +151,20 @@ class Distributor:
         if not self._over:
             self._check_open()
         most = -1 if n is None else whole(n, "n", 0)
-        while not self._closed and (most < 0 or sum(map(len, self._kept)) < most):
+        while not self._closed and (most < 0 or self._kept < most):
             if not self._keep(SOME if most < 0 else most):
                 break
-        kept = self._kept or [np.empty(0, self.dtype)]
+        kept = self._back[0] or [np.empty(0, self.dtype)]
         out = kept[0] if len(kept) == 1 else np.concatenate(kept, dtype=self.dtype)
-        # An interrupt is raised behind a call, so it finds the items either kept or handed out.
-        if most < 0 or len(out) <= most:
-            self._kept = []
-            return out
-        self._kept = [out[most:]]
-        return out[:most]
+        some = out if most < 0 else out[:most]
+        self._back = ([out[len(some) :]] if len(some) < len(out) else [], None)
+        return some
+
+    @property
+    def _kept(self) -> int:
+        """How many items were taken out of the returns and not handed out."""
+        self._settle_taken()
+        return sum(map(len, self._back[0]))
 
     def _keep(self, n: int) -> int:
         """Take up to ``n`` items that came back out of the returns, to hand them out later; how many."""
@@ -165,27 +172,34 @@ class Distributor:
         there = int(record.returns_tail - record.returns_head)
         if not there:
             self.process((), ())
-        out, head = np.empty(min(n, max(there, SOME)), self.dtype), int(record.returns_head)
-        try:
-            calls.returned_into.function(self._at, out)
-        finally:  # an interrupt may be raised right behind it
-            count = int(record.returns_head) - head
-            self._kept += [out[:count]] if count else []
-        return count
+        before = self._kept
+        out = np.empty(min(n, max(there, SOME)), self.dtype)
+        self._back = (self._back[0], (out, int(record.returns_head)))
+        calls.returned_into.function(self._at, out)
+        return self._kept - before
+
+    def _settle_taken(self) -> None:
+        """Have what the last call took out be among the kept, whether or not it came to its end."""
+        kept, taking = self._back
+        if taking:
+            out, head = taking
+            count = int(self._memory.record.returns_head) - head
+            self._back = ([*kept, out[:count]] if count else kept, None)
 
     def returned_into(self, out: NDArray[Any]) -> int:
         """Fill a contiguous array of the distributor's dtype with items that came back; how many."""
-        count: int = calls.returned_into.function(self._at, out[:0] if self._kept else out)
+        kept = self._kept
+        count: int = calls.returned_into.function(self._at, out[:0] if kept else out)
         if count == NO_ARRAY:
             out = fitting(out, self.dtype)
-            count = calls.returned_into.function(self._at, out[:0] if self._kept else out)
+            count = calls.returned_into.function(self._at, out[:0] if kept else out)
             if count == NO_ARRAY:
                 raise GraphError(
                     f"items are taken into a writable contiguous array of {self.dtype} of one dimension, got "
                     f"{shape_of(out)}"
                 )
         self._check_open(count)
-        if self._kept:
+        if kept:
             part = self.returned(len(out))
             out[: len(part)] = part
             return len(part)
@@ -211,15 +225,15 @@ class Distributor:
     def clear(self) -> int:
         """Forget what came back and was not taken; how many items that were."""
         self._check_open()
-        count = sum(map(len, self._kept))
-        self._kept.clear()
+        count = self._kept
+        self._back = ([], None)
         return count + int(calls.forget.function(self._at))
 
     # Workers.
 
     def worker(self, number: int | None = None, *, name: str = "") -> DistributorWorker:
         """A worker of this process, for one thread: that of ``number``, or the first that is free."""
-        self._check_open()
+        self.check()  # the place of a dead one is free
         return DistributorWorker(self._memory.desks, self._memory, self.dtype, number, name)
 
     def fence(self, number: int) -> int:
@@ -283,11 +297,13 @@ class Distributor:
 
     @property
     def reason(self) -> str:
-        """Why the last :meth:`process` took no more; "" when it took all."""
+        """Why the last :meth:`process` took no more, or what is out does not come back; "" when all is well."""
         self._check_open()
         record = self._memory.record
         number = int(record.blocked)
         who = f"worker {number}" if number >= 0 else "every worker"
+        if record.outstanding and not record.n_active:
+            return "no worker is active"
         return {
             NO_WORKER: "no worker is active",
             NO_ROOM: f"{who} has all that can be held for it" + self._hanging(number),
@@ -317,7 +333,7 @@ class Distributor:
     def statistics(self) -> DistributorStatistics:
         """Numbers of the whole and of every worker."""
         self._check_open()
-        return statistics.read(self._memory, sum(map(len, self._kept)))
+        return statistics.read(self._memory, self._kept)
 
     @property
     def fd(self) -> int:
@@ -336,12 +352,21 @@ class Distributor:
         """
         if self._closed or os.getpid() != self._pid:
             return np.empty(0, self.dtype)
-        self._kept = [self.returned()]  # an interrupted close can be done again
-        held = self._memory.held().view(self.dtype)
-        left = np.concatenate([*self._kept, held], dtype=self.dtype)
-        self._ending()
-        self._closed = True
+        self._close()
+        assert self._left is not None
+        left = np.concatenate([*self._back[0], self._left], dtype=self.dtype)
+        self._back = ([], None)
         return left
+
+    def _close(self) -> None:
+        """End it; what came back stays, to be handed out.  What a signal's handler interrupts can be done again."""
+        if self._left is None:
+            while self._keep(SOME):
+                pass
+            self._left = self._memory.held().view(self.dtype)
+        _end(self._pid, self._memory, self._segment)
+        self._ending.detach()
+        self._closed = True
 
     def __enter__(self) -> "Distributor":
         return self
@@ -353,9 +378,8 @@ class Distributor:
             if kind is None:
                 self.flush()
         finally:
-            back = self.returned()
-            self.close()
-            self._kept, self._over = [back], True
+            self._close()
+            self._over = True
 
     def __repr__(self) -> str:
         return f"<Distributor of {self.workers} workers{' (closed)' * self._closed}>"

@@ -263,7 +263,7 @@ class DistributorMemory:
             b = self.backlog(number)
             for line in range(b.window.done, b.window.done + b.window.length):
                 slot = b.slots + (line & (self.shape.slots - 1)) * record.slot_size
-                count = b.fill if line == b.open else Line.at(slot).count
+                count = b.fill if line & 0xFFFFFFFF == b.open else Line.at(slot).count
                 found.append(_Item.array_at(slot + ITEMS, int(count))["value"].copy())
         for k in range(record.parked_head, record.parked_tail):
             found.append(_Item.array_at(record.parked_items + 8 * (k & record.parked_mask), 1)["value"].copy())

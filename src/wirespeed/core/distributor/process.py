@@ -282,7 +282,7 @@ def process_patiently(distributor, items, tags, n, patience):
 def returned(distributor, out, n):
     """Take up to ``n`` of the items that came back, to ``out``; how many."""
     d = Distributor(distributor)
-    n = min(n, d.returns_tail - d.returns_head)
+    n = max(i64(0), min(n, d.returns_tail - d.returns_head))
     at = d.returns_head & d.returns_mask
     straight = min(n, d.returns_mask + 1 - at)
     copy_words(out, d.returns + 8 * at, 8 * straight)

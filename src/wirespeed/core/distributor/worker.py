@@ -4,11 +4,11 @@
 ``get``, ``give_back``.
 """
 
-import contextlib
 import os
+import sys
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,13 @@ from wirespeed.core.distributor.desk import (
     HOLDING,
     IS_CLOSED,
     MOST_BURST,
+    NOT_JOINED,
     NOT_YET,
     NOTHING,
     TOO_MANY,
     WAS_FENCED,
     Cursor,
     Desk,
-    disown,
     hand_over,
     own,
 )
@@ -70,7 +70,7 @@ class DistributorWorker:
         self._at, self._items = self._page.address, self._page.address + Cursor.size
         room = array_over(self._page.memory, self._items, MOST_BURST, dtype)
         self._bursts = [room[:n] for n in range(MOST_BURST + 1)]
-        self._joined = False
+        self._cursor = Cursor.at(self._at)
         self._seen = -1  # the cursor's next line when a burst was last handed out
         self._checked = 0.0  # when it was last looked whether the distributor lives
         self._pid, self._thread = os.getpid(), thread_id()
@@ -79,9 +79,7 @@ class DistributorWorker:
         self._desk = desks.desk(self.number)
         Desk.at(self._desk).name[:] = shown
         desks.fill_cursor(self._at, self.number)
-        self._ending = weakref.finalize(
-            self, _leave, self._pid, self._at, self._desk, self._owner, (self._page, keeper)
-        )
+        self._ending = weakref.finalize(self, _leave, self._pid, self._at, self._owner, (self._page, keeper))
 
     @classmethod
     def attach(
@@ -131,7 +129,7 @@ class DistributorWorker:
         if n == HOLDING and self._kept_back():
             n = self.in_hand
         if n >= 0:
-            self._seen = Cursor.at(self._at).next
+            self._seen = self._cursor.next
             return self._bursts[n]
         if n in (NOTHING, NOT_YET):
             self._check_distributor()
@@ -150,7 +148,7 @@ class DistributorWorker:
             n = calls.turn.function(self._at, self._items, self._fill(returned))
             if n < 0:
                 n = self._wait(n, timeout_s)
-        self._seen = Cursor.at(self._at).next
+        self._seen = self._cursor.next
         return self._bursts[n]
 
     def give_back(self, returned: Any = None) -> None:
@@ -158,17 +156,15 @@ class DistributorWorker:
         self._take_over()
         self._check_grant()
         n = self._fill(returned)
-        if self._joined:
+        if self._cursor.joined or not self._cursor.desks:
             self._settle(calls.leave.function(self._at, self._items, n))
-            self._joined = False
 
     def abandon(self) -> None:
         """Leave without giving back what is in the hand: another worker gets it."""
         self._take_over()
         self._check_grant()
-        if self._joined:
+        if self._cursor.joined or not self._cursor.desks:
             self._settle(calls.abandon.function(self._at))
-            self._joined = False
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
         """Bursts, until the distributor or this worker is closed; each is given back, as it is then, on the next turn.
@@ -177,7 +173,7 @@ class DistributorWorker:
         """
         turn, at, items, bursts = calls.turn.function, self._at, self._items, self._bursts
         self._begin()
-        cursor = Cursor.at(at)
+        cursor = self._cursor
         n, there = self.in_hand, self._kept_back()
         while True:
             if not there:
@@ -194,7 +190,7 @@ class DistributorWorker:
             if n:
                 self._seen = cursor.next
                 yield bursts[n]
-                if not self._joined:  # the loop has left, by give_back() or abandon()
+                if not cursor.joined:  # the loop has left, by give_back() or abandon()
                     self._begin()
                 # It may also have given back, or got another burst, on its own.
                 n = cursor.count if cursor.hand else 0
@@ -204,25 +200,24 @@ class DistributorWorker:
     @property
     def closed(self) -> bool:
         """Whether nothing comes any more: the distributor was closed, or this worker."""
-        if not Cursor.at(self._at).desks:
+        if not self._cursor.desks:
             return True
         return bool(Desk.at(self._desk).state & 0xFF == CLOSED)
 
     @property
     def in_hand(self) -> int:
         """Items of the burst in hand."""
-        cursor = Cursor.at(self._at)
+        cursor = self._cursor
         return int(cursor.count) if cursor.hand else 0
 
     @property
     def active(self) -> bool:
         """Whether the distributor gives this worker bursts."""
-        return self._joined and bool(Cursor.at(self._at).active)
+        return bool(self._cursor.active)
 
     def close(self) -> None:
         """Leave, and let another have the place.  What is in hand goes to another worker.  Closing twice is harmless."""
-        self._ending()
-        self._joined = False
+        self._leave()
 
     def __enter__(self) -> "DistributorWorker":
         return self
@@ -230,9 +225,11 @@ class DistributorWorker:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        with contextlib.suppress(AttributeError):  # it was never made
-            self._ending()
+    def __del__(
+        self, ending: Callable[[], bool] = sys.is_finalizing
+    ) -> None:  # at the end there is no ``sys`` any more
+        if not ending() and getattr(self, "_ending", None) is not None:  # else it was never made
+            self._leave()
 
     def __repr__(self) -> str:
         return f"<DistributorWorker {self.number}{' (closed)' * self.closed}>"
@@ -242,35 +239,37 @@ class DistributorWorker:
 
     # The slow ways.
 
+    def _leave(self) -> None:
+        """Leave, and let go of the desk; what interrupts it can be done again."""
+        _leave(self._pid, self._at, self._owner, None)
+        self._ending.detach()
+
     def _begin(self) -> None:
         """Be the calling thread's, and join if that was not done."""
         self._take_over()
-        if not self._joined:
+        if not self._cursor.joined:
             self._settle(calls.join.function(self._at))
-            self._joined = True
 
     def _take_over(self) -> None:
         """Be the calling thread's."""
         thread = thread_id()
-        if thread != self._thread and Cursor.at(self._at).desks:
+        if thread != self._thread and self._cursor.desks:
             word = owner_word()
             if not hand_over(self._desk, self._owner, word):
                 self._settle(WAS_FENCED)
             self._thread, self._owner = thread, word
             self._ending.detach()
-            self._ending = weakref.finalize(
-                self, _leave, self._pid, self._at, self._desk, word, (self._page, self._keeper)
-            )
+            self._ending = weakref.finalize(self, _leave, self._pid, self._at, word, (self._page, self._keeper))
 
     def _check_grant(self) -> None:
         """Raise when it was fenced, for calls that do not look for a line."""
-        cursor, state = Cursor.at(self._at), Desk.at(self._desk).state
+        cursor, state = self._cursor, Desk.at(self._desk).state
         if cursor.active and state >> 8 == cursor.epoch and state & 0xFF not in (ACTIVE, CLOSED):
             self._settle(WAS_FENCED)
 
     def _kept_back(self) -> bool:
         """Whether the burst in hand has not been handed out, for the call that took it was interrupted."""
-        cursor = Cursor.at(self._at)
+        cursor = self._cursor
         return bool(cursor.hand and cursor.next != self._seen)
 
     def _fill(self, returned: Any) -> int:
@@ -284,7 +283,7 @@ class DistributorWorker:
         n = len(given)
         most = self._desks.burst
         if n > most or (n and not self.in_hand):
-            if not Cursor.at(self._at).desks:
+            if not self._cursor.desks:
                 self._settle(GONE)
             has = f"a burst has up to {most}" if n > most else "it has no burst in hand"
             raise GraphError(f"{n} items cannot be returned by this worker at once: {has}")
@@ -331,10 +330,13 @@ class DistributorWorker:
                 )
             raise GraphError("this worker is closed; make another, or keep it open for as long as it is used")
         if code == WAS_FENCED:
-            self._ending()
-            self._joined = False
+            self._leave()
             raise PeerError(
                 "this worker was fenced, or taken for dead: what it had is counted lost or was given to others; make another"
+            )
+        if code == NOT_JOINED:
+            raise GraphError(
+                "another thread has had this worker leave meanwhile; ask again to join, or have one for each"
             )
         if code == HOLDING:
             raise GraphError("this worker has a burst in hand; give it back first, by request() or get()")
@@ -342,17 +344,11 @@ class DistributorWorker:
         raise GraphError("more items are returned than a burst has, or there is no burst in hand")
 
 
-def _leave(pid: int, cursor: int, desk: int, owner: int, _memory: object) -> None:
+def _leave(pid: int, cursor: int, owner: int, _memory: object) -> None:
     """Leave the distributor, in the process that joined, and let go of the desk."""
     if os.getpid() != pid or not Cursor.at(cursor).desks:
         return
-    state, own_word = Cursor.at(cursor), owner_word()
-    # The thread that used it may have ended, and the desk be another's; nobody takes that of a living one away.
-    if hand_over(desk, owner, own_word):
-        if state.active or state.epoch:
-            calls.abandon.function(cursor)
-        disown(desk, own_word)
-    state.desks = state.hand = state.active = 0
+    calls.resign.function(cursor, owner, owner_word())
 
 
 def item_dtype(given: Any) -> np.dtype[Any]:
