@@ -46,7 +46,7 @@ def _of_array(items: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         return items
     integers = items.dtype.kind in "iub" and dtype.kind in "iu"
     if items.dtype.names != dtype.names or not (integers or np.can_cast(items.dtype, dtype, "safe")):
-        raise GraphError(f"the ring's items are {dtype}, got an array of {items.dtype}; convert it first")
+        raise GraphError(f"items are {dtype}, got an array of {items.dtype}; convert it first")
     given = items.astype(dtype)
     if items.dtype.kind in "iub" and not np.array_equal(given.astype(items.dtype), items):
         raise GraphError(f"the array of {items.dtype} has values that {dtype} does not hold")
@@ -61,7 +61,7 @@ def _of_values(items: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
         with np.errstate(over="ignore"):  # what becomes infinite is found below
             given = np.array(listed, dtype)
     except (TypeError, ValueError, OverflowError) as error:
-        raise GraphError(f"the ring's items are {dtype}, and these cannot be made such: {error}") from None
+        raise GraphError(f"items are {dtype}, and these cannot be made such: {error}") from None
     if given.ndim != 1 or len(given) != len(listed):
         raise GraphError(f"items go in one after the other, got {shape_of(given)}; flatten them")
     if dtype.kind in "mM":
@@ -69,7 +69,7 @@ def _of_values(items: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     else:
         changed = [item for item, made in zip(listed, given.tolist(), strict=True) if not _same(item, made)]
     if changed:
-        raise GraphError(f"the ring's items are {dtype}, which cannot hold {changed[0]!r}; convert it first")
+        raise GraphError(f"items are {dtype}, which cannot hold {changed[0]!r}; convert it first")
     return given
 
 

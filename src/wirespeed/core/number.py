@@ -5,6 +5,8 @@ import operator
 import time
 from typing import Any
 
+import numpy as np
+
 from wirespeed.errors import GraphError
 
 
@@ -19,6 +21,13 @@ def whole(value: Any, what: str, least: int | None = None) -> int:
             pass
     wanted = "" if least is None else f" of at least {least}"
     raise GraphError(f"{what} must be a whole number{wanted}, got {value!r:.60}")
+
+
+def flag(value: Any, what: str) -> bool:
+    """``value`` as a ``bool``, Python's or NumPy's, and nothing that is only taken for one."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise GraphError(f"{what} must be True or False, got {value!r:.60}")
 
 
 class Deadline:

@@ -20,7 +20,7 @@ from wirespeed.core.distributor.process import NO_PLACE, NO_ROOM, NO_WORKER, RET
 from wirespeed.core.distributor.statistics import DistributorStatistics
 from wirespeed.core.distributor.worker import DistributorWorker, item_dtype
 from wirespeed.core.items import converted, fitting, shape_of
-from wirespeed.core.number import Deadline, whole
+from wirespeed.core.number import Deadline, flag, whole
 from wirespeed.errors import GraphError
 from wirespeed.jit import arrays
 
@@ -66,10 +66,13 @@ class Distributor:
         shared: bool = False,
         name: str = "",
     ) -> None:
-        if mode not in ("burst", "single"):
+        if str(mode) not in ("burst", "single"):
             raise GraphError(f"mode must be 'burst' or 'single', got {mode!r}")
         if mode == "single":
             burst, lines = 1 if burst is None else burst, 1 if lines is None else lines
+        redo, shared = flag(redo, "redo"), flag(shared, "shared")
+        if type(name) is not str or name:
+            segment.check_name(name)
         self._notice_s, self._stall_s = _seconds("notice_s", notice_s), _seconds("stall_s", stall_s)
         shape = Shape(workers, burst=burst, lines=lines, slots=slots, returns=returns, park=park)
         self.dtype = item_dtype(dtype)
@@ -118,7 +121,9 @@ class Distributor:
         """
         deadline = Deadline(timeout_s) if timeout_s != 0.0 else NOW
         count: int = calls.process_arrays.function(self._at, items, tags, 0)
-        if count < 0:
+        if count == NO_ARRAY and type(items) is type(tags) is tuple and not items and not tags:
+            count = calls.look_at_all.function(self._at)
+        elif count < 0:
             items, tags = self._given(items, tags, count)
             count = calls.process_arrays.function(self._at, items, tags, 0)
         if time.monotonic() - self._checked >= self._notice_s:

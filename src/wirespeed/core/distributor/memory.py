@@ -20,6 +20,7 @@ MOST_LINES = 1024
 PAGE = 4096
 LEAST_LANES = 16384
 DRAWS, STRIDES = 16, 17  # multipliers that are looked at, and powers of two that tags may be apart
+SAMPLE = 4096  # tags that they are tried with
 FEW = 16  # workers whose lines fit into a core's own caches when each has many
 
 
@@ -52,14 +53,15 @@ def _multiplier(lanes: int) -> int:
     A single one would now and then meet a pattern of tags that it puts into few lanes.
     """
     draw = random.SystemRandom()
-    tags = np.arange(min(lanes // 2, 4096), dtype=np.uint64)
+    tags = np.arange(SAMPLE, dtype=np.uint64)
     best, most = 1, 0
     for _ in range(DRAWS):
         multiplier = draw.getrandbits(64) | 1
         least = len(tags)
         for shift in range(STRIDES):
-            hashed = (tags << np.uint64(shift)) * np.uint64(multiplier) >> np.uint64(32)
-            least = min(least, len(np.unique(hashed & np.uint64(lanes - 1))))
+            used = np.zeros(lanes, bool)
+            used[(tags << np.uint64(shift)) * np.uint64(multiplier) >> np.uint64(32) & np.uint64(lanes - 1)] = True
+            least = min(least, int(np.count_nonzero(used)))
             if least <= most:
                 break
         if least > most:
@@ -92,7 +94,7 @@ class Shape:
                 f"slots must be at least {max(2, self.lines)}, for {self.lines} lines with a worker and one that is "
                 f"filled, got {self.slots}"
             )
-        self.returns = _power(returns, "returns", 1 << 24) if returns else 0
+        self.returns = _power(returns, "returns", 1 << 24) if whole(returns, "returns", 0) else 0
         if 0 < self.returns < self.burst:
             raise GraphError(f"returns must have room for a line of {self.burst} items, got {self.returns}")
         self.park = whole(park, "park", 0)
