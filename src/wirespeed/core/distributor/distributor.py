@@ -13,7 +13,6 @@ from wirespeed.core import segment
 from wirespeed.core.calls import GONE, NO_ARRAY
 from wirespeed.core.distributor import calls, statistics
 from wirespeed.core.distributor.calls import Binding
-from wirespeed.core.distributor.desk import Desk
 from wirespeed.core.distributor.liveness import alive, owner_word
 from wirespeed.core.distributor.memory import KIND, LAYOUTS, DeskMemory, DistributorMemory, Shape, desks_size
 from wirespeed.core.distributor.process import NO_PLACE, NO_ROOM, NO_WORKER, RETURNS_FULL
@@ -105,7 +104,8 @@ class Distributor:
         # changes at once.
         self._back: tuple[list[NDArray[Any]], tuple[NDArray[Any], int] | None] = ([], None)
         self._left: NDArray[Any] | None = None  # what had neither come back nor been counted when it was closed
-        self._checked = time.monotonic()
+        self._checked = time.monotonic()  # when it was last looked who lives,
+        self._beats = self._memory.desks.beats.copy()  # and how often each worker had looked for a line then
         self._progress: dict[int, tuple[int, float]] = {}  # lines of a worker that came back, and when that was seen
         self._ending = weakref.finalize(self, _end, self._pid, self._memory, self._segment)
 
@@ -123,22 +123,27 @@ class Distributor:
         count: int = calls.process_arrays.function(self._at, items, tags, 0)
         if count == NO_ARRAY and type(items) is type(tags) is tuple and not items and not tags:
             count = calls.look_at_all.function(self._at)
+            self._check_open(count)
         elif count < 0:
             items, tags = self._given(items, tags, count)
-            count = calls.process_arrays.function(self._at, items, tags, 0)
-        if time.monotonic() - self._checked >= self._notice_s:
-            self.check()
+            count = self._give(items, tags, 0)
+        self._look_who_lives()
         return count if count == len(items) else self._process_slowly(items, tags, count, deadline)
 
     def _process_slowly(self, items: Any, tags: Any, taken: int, deadline: Deadline) -> int:
         while True:
             if self._note_stalled():
-                taken += calls.process_arrays.function(self._at, items, tags, taken)
+                taken += self._give(items, tags, taken)
             # Room for what came back is made by the caller alone.
             if taken == len(items) or self._memory.record.reason == RETURNS_FULL or deadline.over():
                 return taken
             self._wait(deadline)
-            taken += calls.process_arrays.function(self._at, items, tags, taken)
+            taken += self._give(items, tags, taken)
+
+    def _give(self, items: Any, tags: Any, start: int) -> int:
+        count: int = calls.process_arrays.function(self._at, items, tags, start)
+        self._check_open(count)  # another thread may have closed it
+        return count
 
     def _given(self, items: Any, tags: Any, code: int) -> tuple[NDArray[Any], NDArray[Any]]:
         self._check_open(code)
@@ -260,10 +265,24 @@ class Distributor:
     def check(self) -> list[int]:
         """Look who lives, and take over from those that do not; the numbers of the workers that were found dead."""
         self._check_open()
-        self._checked = time.monotonic()
+        return self._take_over(np.flatnonzero(self._memory.desks.owners))
+
+    def _look_who_lives(self) -> None:
+        """:meth:`check`, when it is time to, of those that have not looked for a line since the last time."""
+        now = time.monotonic()
+        if now - self._checked < self._notice_s / 2:
+            return
+        self._checked = now
+        desks, before = self._memory.desks, self._beats
+        self._beats = desks.beats.copy()
+        self._take_over(np.flatnonzero((desks.owners != 0) & (self._beats == before)))
+
+    def _take_over(self, numbers: Sequence[int] | NDArray[np.intp]) -> list[int]:
+        """Take over from those of these workers that are dead; which."""
+        owners = self._memory.desks.owners
         dead = []
-        for number in range(self.workers):
-            owner = int(Desk.at(self._memory.backlog(number).desk).owner)
+        for number in map(int, numbers):
+            owner = int(owners[number])
             if owner and not alive(owner) and calls.bury.function(self._at, number, owner) == 1:
                 dead.append(number)
         if dead:
@@ -295,8 +314,7 @@ class Distributor:
         keeper = self._memory  # another thread may close this meanwhile
         self._check_open(calls.wait.function(self._at, deadline.left_ns(SLICE_NS), SPIN_NS))
         del keeper
-        if time.monotonic() - self._checked >= self._notice_s:
-            self.check()
+        self._look_who_lives()
 
     # States.
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from wirespeed.core.distributor.backlog import BACKLOG, Backlog, Distributor
 from wirespeed.core.distributor.desk import DESK, DESKS, ITEMS, MOST_BURST, Cursor, Desk, Desks, Line
 from wirespeed.core.distributor.pins import BUCKET, LANE, LINE_SHIFT, MOST_WORKERS, Lane
-from wirespeed.core.mapping import Mapping
+from wirespeed.core.mapping import Mapping, array_over
 from wirespeed.core.number import whole
 from wirespeed.errors import GraphError, PeerError
 from wirespeed.jit.layout import layout
@@ -118,6 +118,21 @@ class DeskMemory:
     def record(self) -> Any:
         """What all desks have in common."""
         return Desks.at(self.address)
+
+    @property
+    def owners(self) -> NDArray[np.uint64]:
+        """Who has each desk, 0 where it is nobody's; an array over the desks themselves."""
+        return self._column("owner")
+
+    @property
+    def beats(self) -> NDArray[np.uint64]:
+        """How often each desk's workers have looked for a line; as :attr:`owners`."""
+        return self._column("beats")
+
+    def _column(self, field: str) -> NDArray[np.uint64]:
+        size = self.workers * self._desk_size
+        desks = array_over(self.keeper, self.address + DESKS, size, np.dtype(np.uint8))
+        return np.ndarray((self.workers,), np.uint64, desks, Desk.offset(field), (self._desk_size,))
 
     def init(self, shape: Shape) -> None:
         """Make zeroed memory the desks of a new distributor."""
