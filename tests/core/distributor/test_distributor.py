@@ -385,3 +385,17 @@ def test_a_worker_whose_number_is_given_has_it_and_no_other_can():
         w.close()
         assert d.worker().number == 1
         assert not first.active and not last.closed
+
+
+def test_behind_a_block_that_an_exception_ended_what_was_left_can_be_had_and_the_numbers_be_read():
+    with pytest.raises(KeyError), ws.Distributor(1, burst=2, lines=1, slots=4) as d:
+        (w,) = joined(d, 1)
+        d.process([1, 2, 3], [1, 1, 1])
+        w.request(w.poll())
+        d.process((), ())
+        raise KeyError("the program's own")
+    told = d.statistics
+    assert (told.processed, told.outstanding, told.ready, told.balanced) == (3, 1, 2, True)
+    assert d.returned().tolist() == [1, 2]
+    assert d.close().tolist() == [3]
+    assert d.close().tolist() == [] and d.statistics == told

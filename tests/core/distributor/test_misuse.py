@@ -159,12 +159,12 @@ def test_a_closed_distributor_says_so():
     d.close()
     for call in (
         lambda: d.process([1], [1]), lambda: d.process((), ()), d.returned, lambda: d.returned_into(np.zeros(1, u64)),
-        d.flush, d.clear, d.worker, lambda: d.fence(0), d.check, lambda: d.statistics, lambda: d.reason,
+        d.flush, d.clear, d.worker, lambda: d.fence(0), d.check, lambda: d.reason,
         lambda: d.outstanding, lambda: d.active,
     ):  # fmt: skip
         with pytest.raises(ws.GraphError, match="this distributor is closed; make another"):
             call()
-    assert d.closed and d.fd == -1
+    assert d.closed and d.fd == -1 and d.statistics.balanced
 
 
 @pytest.mark.parametrize("shared", [False, True])

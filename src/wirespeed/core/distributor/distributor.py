@@ -103,7 +103,8 @@ class Distributor:
         # returns began: what a signal's handler keeps a call from telling is found by that.  One name, so that it
         # changes at once.
         self._back: tuple[list[NDArray[Any]], tuple[NDArray[Any], int] | None] = ([], None)
-        self._left: NDArray[Any] | None = None  # what had neither come back nor been counted when it was closed
+        self._left: list[NDArray[Any]] = []  # what had neither come back nor been counted when it was closed
+        self._final: DistributorStatistics | None = None  # the numbers then
         self._checked = time.monotonic()  # when it was last looked who lives,
         self._beats = self._memory.desks.beats.copy()  # and how often each worker had looked for a line then
         self._progress: dict[int, tuple[int, float]] = {}  # lines of a worker that came back, and when that was seen
@@ -354,7 +355,9 @@ class Distributor:
 
     @property
     def statistics(self) -> DistributorStatistics:
-        """Numbers of the whole and of every worker."""
+        """Numbers of the whole and of every worker; of a closed distributor, those at its end."""
+        if self._final:
+            return self._final
         self._check_open()
         return statistics.read(self._memory, self._kept)
 
@@ -371,22 +374,24 @@ class Distributor:
     def close(self) -> NDArray[Any]:
         """End the workers' loops at once; the items that are neither back nor counted, and what came back and was not taken.
 
-        To have everything done first, :meth:`flush`.  Closing twice is harmless.
+        To have everything done first, :meth:`flush`.  Closing twice is harmless; behind a ``with`` that an exception
+        ended, it hands out what was left then.
         """
-        if self._closed or os.getpid() != self._pid:
+        if os.getpid() != self._pid:
             return np.empty(0, self.dtype)
-        self._close()
-        assert self._left is not None
-        left = np.concatenate([*self._back[0], self._left], dtype=self.dtype)
-        self._back = ([], None)
+        if not self._closed:
+            self._close()
+        left = np.concatenate([np.empty(0, self.dtype), *self._back[0], *self._left], dtype=self.dtype)
+        self._back, self._left = ([], None), []
         return left
 
     def _close(self) -> None:
         """End it; what came back stays, to be handed out.  What a signal's handler interrupts can be done again."""
-        if self._left is None:
+        if self._final is None:
             while self._keep(SOME):
                 pass
-            self._left = self._memory.held().view(self.dtype)
+            self._left = [self._memory.held().view(self.dtype)]
+            self._final = statistics.read(self._memory, self._kept)
         _end(self._pid, self._memory, self._segment)
         self._ending.detach()
         self._closed = True
