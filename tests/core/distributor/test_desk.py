@@ -48,6 +48,22 @@ def test_a_desk_has_one_owner_until_it_is_let_go():
     assert one.own(0, second)
 
 
+@pytest.mark.parametrize("how", ["leave", "abandon"])
+def test_who_has_left_gets_no_line_though_its_grant_still_stands(how):
+    one = Driven(1, burst=7, lines=4)
+    one.join(0)
+    one.process([])
+    one.process(makes(0, [1, 2, 3]))
+    assert len(one.poll(0)) == 3
+    if how == "leave":
+        one.leave(0, [])
+    else:
+        desk.abandon(one.memory.cursor(0))
+    assert one.poll(0) == NOT_JOINED  # before the distributor has looked at the wish,
+    one.process([])
+    assert one.poll(0) == NOT_JOINED  # and after
+
+
 def test_calls_say_what_state_a_worker_is_in():
     one = Driven(1, burst=7, lines=2)
     assert one.poll(0) == NOT_JOINED

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import wirespeed as ws
+from wirespeed.core.distributor import distributor
 
 u64 = np.uint64
 SHAPES = {
@@ -399,3 +400,16 @@ def test_behind_a_block_that_an_exception_ended_what_was_left_can_be_had_and_the
     assert d.returned().tolist() == [1, 2]
     assert d.close().tolist() == [3]
     assert d.close().tolist() == [] and d.statistics == told
+
+
+def test_a_close_that_was_interrupted_can_be_done_again(monkeypatch):
+    d = ws.Distributor(1)
+    (w,) = joined(d, 1)
+    d.process([1, 2], [1, 1])
+    end = distributor._end
+    with monkeypatch.context() as patched:
+        patched.setattr(distributor, "_end", lambda *rest: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            d.close()
+    assert not d.closed and distributor._end is end
+    assert d.close().tolist() == [1, 2] and d.closed and w.closed

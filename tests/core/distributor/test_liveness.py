@@ -1,6 +1,8 @@
 """Workers that end without a word, and workers that only hang: what is known, what is guessed, and who gets their items."""
 
+import contextlib
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -249,3 +251,23 @@ def test_a_worker_cannot_be_fenced_while_what_it_gave_back_has_no_room():
         ):
             d.fence(0)
         assert d.returned().tolist() == [0, 1, 2, 3] and d.fence(0) == 0
+
+
+def test_whom_nothing_can_be_told_of_is_not_taken_for_dead():
+    here = owner_word()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.open("/dev/null", os.O_RDONLY))
+        assert alive(here)
+        assert alive(1 << 33 | 1)  # of which, if it could be read, the beginning would be another
+        with pytest.raises(ws.PortError, match="cannot be told"):
+            owner_word()
+    finally:
+        for fd in held:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not alive(1 << 33 | 1)

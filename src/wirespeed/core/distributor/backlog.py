@@ -120,7 +120,6 @@ Distributor = layout(
     ],
     size=512,
 )
-WINDOW = BACKLOG
 
 
 @kernel(inline=True)

@@ -124,7 +124,11 @@ def relieve(d, b, glances):
 
 @kernel
 def offer_parked(d):
-    """Give parked items to workers, in their order, each that has room; nothing is taken back meanwhile."""
+    """Give parked items to workers, in their order, each that has room.
+
+    Lines are taken back meanwhile only of workers that have room, never of one that was found full: so no item finds
+    room that one of its tag before it did not.
+    """
     reason, blocked = d.reason, d.blocked  # of what is new
     d.gained = 0
     kept = d.parked_head

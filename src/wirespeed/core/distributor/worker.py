@@ -34,7 +34,7 @@ from wirespeed.core.distributor.desk import (
     own,
 )
 from wirespeed.core.distributor.liveness import alive, owner_word
-from wirespeed.core.distributor.memory import KIND, LAYOUTS, DeskMemory
+from wirespeed.core.distributor.memory import KIND, LAYOUTS, PAGE, DeskMemory
 from wirespeed.core.items import converted
 from wirespeed.core.mapping import Mapping, array_over
 from wirespeed.core.number import Deadline, whole
@@ -43,7 +43,6 @@ from wirespeed.jit.libc import thread_id
 
 SLICE_NS = 20_000_000  # how long one wait lasts before Python has a look at signals and at the distributor
 SPIN_NS = 20_000  # how long it spins before it sleeps
-PAGE = 4096
 CHECK_S = 0.05  # how often it is looked whether the distributor lives
 
 
