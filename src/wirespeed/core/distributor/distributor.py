@@ -16,6 +16,7 @@ from wirespeed.core.distributor.calls import Binding
 from wirespeed.core.distributor.liveness import alive, owner_word
 from wirespeed.core.distributor.memory import KIND, LAYOUTS, DeskMemory, DistributorMemory, Shape, desks_size
 from wirespeed.core.distributor.process import NO_PLACE, NO_ROOM, NO_WORKER, RETURNS_FULL
+from wirespeed.core.distributor.returns import Returns
 from wirespeed.core.distributor.statistics import DistributorStatistics
 from wirespeed.core.distributor.worker import DistributorWorker, item_dtype
 from wirespeed.core.items import converted, fitting, shape_of
@@ -99,10 +100,7 @@ class Distributor:
         binding.distributor = self._memory.address
         self._closed = False
         self._over = False  # closed by the end of its ``with``
-        # What was taken out of the returns and not handed out; and, while a call takes some, into what, and where the
-        # returns began: what a signal's handler keeps a call from telling is found by that.  One name, so that it
-        # changes at once.
-        self._back: tuple[list[NDArray[Any]], tuple[NDArray[Any], int] | None] = ([], None)
+        self._returns = Returns(self._memory, self.dtype)
         self._left: list[NDArray[Any]] = []  # what had neither come back nor been counted when it was closed
         self._final: DistributorStatistics | None = None  # the numbers then
         self._checked = time.monotonic()  # when it was last looked who lives,
@@ -162,44 +160,20 @@ class Distributor:
         if not self._over:
             self._check_open()
         most = -1 if n is None else whole(n, "n", 0)
-        while not self._closed and (most < 0 or self._kept < most):
+        while not self._closed and (most < 0 or len(self._returns) < most):
             if not self._keep(SOME if most < 0 else most):
                 break
-        kept = self._back[0] or [np.empty(0, self.dtype)]
-        out = kept[0] if len(kept) == 1 else np.concatenate(kept, dtype=self.dtype)
-        some = out if most < 0 else out[:most]
-        self._back = ([out[len(some) :]] if len(some) < len(out) else [], None)
-        return some
-
-    @property
-    def _kept(self) -> int:
-        """How many items were taken out of the returns and not handed out."""
-        self._settle_taken()
-        return sum(map(len, self._back[0]))
+        return self._returns.hand_out(most)
 
     def _keep(self, n: int) -> int:
         """Take up to ``n`` items that came back out of the returns, to hand them out later; how many."""
-        record = self._memory.record
-        there = int(record.returns_tail - record.returns_head)
-        if not there:
+        if not self._returns.there:
             self.process((), ())
-        before = self._kept
-        out = np.empty(min(n, max(there, SOME)), self.dtype)
-        self._back = (self._back[0], (out, int(record.returns_head)))
-        calls.returned_into.function(self._at, out)
-        return self._kept - before
-
-    def _settle_taken(self) -> None:
-        """Have what the last call took out be among the kept, whether or not it came to its end."""
-        kept, taking = self._back
-        if taking:
-            out, head = taking
-            count = int(self._memory.record.returns_head) - head
-            self._back = ([*kept, out[:count]] if count else kept, None)
+        return self._returns.take(n)
 
     def returned_into(self, out: NDArray[Any]) -> int:
         """Fill a contiguous array of the distributor's dtype with items that came back; how many."""
-        kept = self._kept
+        kept = len(self._returns)
         count: int = calls.returned_into.function(self._at, out[:0] if kept else out)
         if count == NO_ARRAY:
             out = fitting(out, self.dtype)
@@ -228,7 +202,7 @@ class Distributor:
             out = self.outstanding
             if not out or deadline.over():
                 return out
-            if self._memory.record.returns_tail - self._memory.record.returns_head:
+            if self._returns.there:
                 self._keep(SOME)
             self._note_stalled()
             self._wait(deadline)
@@ -236,9 +210,7 @@ class Distributor:
     def clear(self) -> int:
         """Forget what came back and was not taken; how many items that were."""
         self._check_open()
-        count = self._kept
-        self._back = ([], None)
-        return count + int(calls.forget.function(self._at))
+        return len(self._returns.hand_out()) + int(calls.forget.function(self._at))
 
     # Workers.
 
@@ -359,7 +331,7 @@ class Distributor:
         if self._final:
             return self._final
         self._check_open()
-        return statistics.read(self._memory, self._kept)
+        return statistics.read(self._memory, len(self._returns))
 
     @property
     def fd(self) -> int:
@@ -381,9 +353,8 @@ class Distributor:
             return np.empty(0, self.dtype)
         if not self._closed:
             self._close()
-        left = np.concatenate([np.empty(0, self.dtype), *self._back[0], *self._left], dtype=self.dtype)
-        self._back, self._left = ([], None), []
-        return left
+        left, self._left = self._left, []
+        return np.concatenate([self._returns.hand_out(), *left], dtype=self.dtype)
 
     def _close(self) -> None:
         """End it; what came back stays, to be handed out.  What a signal's handler interrupts can be done again."""
@@ -391,7 +362,7 @@ class Distributor:
             while self._keep(SOME):
                 pass
             self._left = [self._memory.held().view(self.dtype)]
-            self._final = statistics.read(self._memory, self._kept)
+            self._final = statistics.read(self._memory, len(self._returns))
         _end(self._pid, self._memory, self._segment)
         self._ending.detach()
         self._closed = True
