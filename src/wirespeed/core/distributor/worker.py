@@ -43,6 +43,7 @@ from wirespeed.jit.libc import thread_id
 
 SLICE_NS = 20_000_000  # how long one wait lasts before Python has a look at signals and at the distributor
 SPIN_NS = 20_000  # how long it spins before it sleeps
+TRIES = 50
 CHECK_S = 0.05  # how often it is looked whether the distributor lives
 
 
@@ -254,7 +255,11 @@ class DistributorWorker:
         thread = thread_id()
         if thread != self._thread and self._cursor.desks:
             word = owner_word()
-            if not hand_over(self._desk, self._owner, word):
+            for _ in range(TRIES):  # another thread may be at the same, and has not noted it yet
+                if hand_over(self._desk, self._owner, word):
+                    break
+                time.sleep(0.0001)
+            else:
                 self._settle(WAS_FENCED)
             self._thread, self._owner = thread, word
             self._ending.detach()
