@@ -19,7 +19,7 @@ def work(name: str) -> None:
 
 def main() -> None:
     name, jobs = f"example-{os.getpid()}", np.arange(COUNT, dtype=np.uint64)
-    with ws.Distributor(workers=2, name=name) as distributor:
+    with ws.Distributor(2, name=name) as distributor:
         processes = [subprocess.Popen([sys.executable, __file__, name]) for _ in range(2)]
         while len(distributor.active) < 2:
             distributor.process((), ())  # nothing to give: looks who is there
@@ -30,10 +30,9 @@ def main() -> None:
             if taken >= COUNT // 2:
                 processes[0].kill()
         distributor.flush()  # who is dead is noticed within a tenth of a second
-        done.append(distributor.returned())
         taken_over = sum(w.taken_back for w in distributor.statistics.workers)
     [process.wait() for process in processes]
-    once = np.array_equal(np.sort(np.concatenate(done)), jobs + np.uint64(1_000_000))
+    once = np.array_equal(np.sort(np.concatenate([*done, distributor.returned()])), jobs + np.uint64(1_000_000))
     print(f"every job was done once: {once}; {taken_over} were taken over")
 
 
