@@ -9,11 +9,12 @@ from wirespeed.core.free import free_bulk
 from wirespeed.core.packet import Packet, data, reset
 from wirespeed.core.pool import alloc_bulk
 from wirespeed.core.stage import FIRST_REASON, Head, Placement, Site, drop, emit
+from wirespeed.jit.atomics import compare_exchange, store_release
 from wirespeed.jit.intrinsics import load_i64, load_u64, pause, store_i64, store_u64
-from wirespeed.jit.kernel import Stage, stage
+from wirespeed.jit.kernel import Stage, kernel, stage
 from wirespeed.jit.layout import layout
 
-i64, u64 = np.int64, np.uint64
+u32, i64, u64 = np.uint32, np.int64, np.uint64
 
 State = layout(
     "TestState",
@@ -190,3 +191,42 @@ def source(limit: int, name: str = "source") -> TestPort:
 
 def sink(k: int = 0, name: str = "sink") -> TestPort:
     return TestPort(name, record_packets, k=k)
+
+
+SEATS = 16  # flows that can be told apart
+Seat = layout("TestSeat", [("worker", "u4"), (None, 60)])
+SEAT = Seat.size
+
+
+@kernel(inline=True)
+def sit(s, flow):
+    """Have a flow be on this worker; it is counted in ``limit`` when another one has it."""
+    seat = Seat(s.array + SEAT * flow)
+    me = u32(s.k + 1)
+    if not compare_exchange(seat, "worker", 0, me) and seat.worker != me:
+        s.limit += 1
+
+
+@kernel(inline=True)
+def rise(s, flow):
+    """Have a flow be on no worker."""
+    store_release(Seat(s.array + SEAT * flow), "worker", 0)
+
+
+class Seated(TestElement):
+    """A stage of a crew that notes which worker has which flow, with :func:`sit`; ``clashes`` counts those on two at once."""
+
+    def __init__(self, name: str, code: Stage) -> None:
+        super().__init__(name, code)
+        self.seats = np.zeros(SEAT // 8 * (SEATS + 1), np.uint64)
+        self.clashes = 0
+
+    def place(self, site: Site) -> Placement:
+        placed = super().place(site)
+        state = State.at(placed.state)
+        state.k, state.limit = site.worker, 0
+        state.array = -(-self.seats.ctypes.data // SEAT) * SEAT
+        return placed
+
+    def close(self) -> None:
+        self.clashes = sum(int(State.at(a).limit) for a in self.states)

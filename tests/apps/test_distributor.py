@@ -12,60 +12,38 @@ from scapy.layers.l2 import Ether
 from scapy.utils import RawPcapReader, wrpcap
 
 import wirespeed as ws
-from tests.elements import State, TestElement
+from tests.elements import SEATS, Seated, State, rise, sit
 from wirespeed.apps.distributor import distributor, placed
 from wirespeed.core.packet import Packet, data
-from wirespeed.core.stage import Placement, Site
 from wirespeed.engine.running import Running
-from wirespeed.jit.atomics import compare_exchange, store_release
 from wirespeed.jit.intrinsics import load_i64, load_u8, pause, store_i64
 from wirespeed.jit.kernel import stage
-from wirespeed.jit.layout import layout
 
 i64, u32 = np.int64, np.uint32
 PATIENCE_S = 60
-FLOWS = 16
 PORT, NUMBER, WORKER = 34, 42, 50  # where in a frame its source port is, and what its payload has
-Seat = layout("FlowSeat", [("worker", "u4"), (None, 60)])
-SEAT = Seat.size
 
 
 @stage
 def stamp(state, burst, n):
     """Write the worker's number into each packet; count in ``limit`` flows that another worker has at the same time."""
     s = State(state)
-    me = u32(s.k + 1)
     for i in range(n):
-        frame = data(Packet(load_i64(burst + 8 * i)))
-        seat = Seat(s.array + SEAT * i64(load_u8(frame + PORT + 1) & (FLOWS - 1)))
-        if not compare_exchange(seat, "worker", 0, me) and seat.worker != me:
-            s.limit += 1
-        store_i64(frame + WORKER, s.k)
+        at = data(Packet(load_i64(burst + 8 * i)))
+        sit(s, i64(load_u8(at + PORT + 1) & (SEATS - 1)))
+        store_i64(at + WORKER, s.k)
     for _ in range(200):
         pause()
     for i in range(n):
-        frame = data(Packet(load_i64(burst + 8 * i)))
-        store_release(Seat(s.array + SEAT * i64(load_u8(frame + PORT + 1) & (FLOWS - 1))), "worker", 0)
+        rise(s, i64(load_u8(data(Packet(load_i64(burst + 8 * i))) + PORT + 1) & (SEATS - 1)))
     return n
 
 
-class Stamper(TestElement):
-    """Each packet says afterwards which worker had it; ``clashes`` counts flows that were on two at once."""
+class Stamper(Seated):
+    """Each packet says afterwards which worker had it."""
 
     def __init__(self) -> None:
         super().__init__("stamp", stamp)
-        self.seats = np.zeros(SEAT // 8 * (FLOWS + 1), np.uint64)
-        self.clashes = 0
-
-    def place(self, site: Site) -> Placement:
-        placed = super().place(site)
-        state = State.at(placed.state)
-        state.k, state.limit = site.worker, 0
-        state.array = -(-self.seats.ctypes.data // SEAT) * SEAT
-        return placed
-
-    def close(self) -> None:
-        self.clashes = sum(int(State.at(a).limit) for a in self.states)
 
 
 def frame(flow: int) -> bytes:
@@ -74,12 +52,12 @@ def frame(flow: int) -> bytes:
     return bytes(Ether(dst="02:00:00:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2") / udp / bytes(16))[:NUMBER]
 
 
-HEADERS = [frame(flow) for flow in range(FLOWS)]
+HEADERS = [frame(flow) for flow in range(SEATS)]
 
 
 def frames(count: int) -> list[bytes]:
     """Numbered packets of 16 flows, which come in turn, with a step now and then."""
-    return [HEADERS[(n + n // 37) % FLOWS] + struct.pack("<qq", n, -1) for n in range(count)]
+    return [HEADERS[(n + n // 37) % SEATS] + struct.pack("<qq", n, -1) for n in range(count)]
 
 
 def read(path) -> list[bytes]:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from wirespeed.core.liveness import stat
 from wirespeed.core.member import (
     ABANDONED,
     ACTIVE,
@@ -63,11 +64,9 @@ class Peer:
 
 
 def started(pid: int) -> int:
-    """When a process began, in clock ticks since the machine did; 0 when there is none."""
+    """When a process began, in clock ticks since the machine did; 0 when there is none, or nothing can be told of it."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
-            # Behind the command, which is in parentheses and may contain any: the state is field 3, this one 22.
-            return int(f.read().rpartition(")")[2].split()[19])
+        return stat(pid)[1]
     except OSError:
         return 0
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.core.distributor.plain_distributor import ADDED, MODES, PARKED, STARTS, Driven, makes
-from wirespeed.core.distributor import desk, process
+from wirespeed.core.distributor import calls, desk, process
 from wirespeed.core.distributor.desk import (
     BACK,
     EPOCHS,
@@ -62,6 +62,17 @@ def test_who_has_left_gets_no_line_though_its_grant_still_stands(how):
     assert one.poll(0) == NOT_JOINED  # before the distributor has looked at the wish,
     one.process([])
     assert one.poll(0) == NOT_JOINED  # and after
+
+
+def test_to_wait_for_a_line_changes_nothing_of_the_worker():
+    """It lets go of the GIL: another thread may have the worker leave meanwhile, and what was granted must stay over."""
+    one = Driven(1, burst=7, lines=4)
+    at = one.memory.cursor(0)
+    one.join(0)
+    one.process([])
+    before = str(Cursor.at(at))
+    assert calls.wait_for_line.function(at, 1, 0) == calls.READY  # the grant is there
+    assert str(Cursor.at(at)) == before
 
 
 def test_calls_say_what_state_a_worker_is_in():

@@ -24,7 +24,7 @@ import pytest
 import wirespeed as ws
 from tests.core.distributor.test_distributor import FLOWS, flows_of, in_order, until
 from tests.core.distributor.test_processes import Child
-from wirespeed.core.distributor.liveness import alive, owner_word
+from wirespeed.core.liveness import alive, owner_word
 
 u64 = np.uint64
 SIZE = 4096

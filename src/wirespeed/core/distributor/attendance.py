@@ -55,12 +55,12 @@ def grant(d, b, state):
 
 
 @kernel
-def _park_line(d, slot, first, count):
-    """Put the items of a slot from ``first`` on in front of what is parked.
+def _park_line(d, slot, count):
+    """Put the items of a slot in front of what is parked.
 
     Bounds: beside what process() parks there is room for all slots of all workers.
     """
-    for k in range(count - 1, first - 1, -1):
+    for k in range(count - 1, -1, -1):
         d.parked_head -= 1
         at = d.parked_head & d.parked_mask
         store_u64(d.parked_items + 8 * at, load_u64(slot + ITEMS + 8 * k))
@@ -79,7 +79,7 @@ def _release(d, b, kept, state):
     line = b.open
     while line != u32(kept - u32(1)):
         count = _count_of(d, b, line)
-        _park_line(d, slot_of(d, b, line), i64(0), count)
+        _park_line(d, slot_of(d, b, line), count)
         b.taken_back += u64(count)
         line = u32(line - u32(1))
     while line != u32(b.window.done - u32(1)):

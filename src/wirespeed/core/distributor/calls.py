@@ -12,7 +12,7 @@ import numpy as np
 from wirespeed.core.calls import GONE, NO_ARRAY
 from wirespeed.core.distributor import attendance, desk
 from wirespeed.core.distributor.backlog import Backlog, Distributor
-from wirespeed.core.distributor.desk import ACTIVE, Cursor, Desk, Desks, Line, state_of
+from wirespeed.core.distributor.desk import Cursor, Desk, Desks, Line
 from wirespeed.core.distributor.process import anything, forget_returned, process, returned
 from wirespeed.core.distributor.turns import backlog_of
 from wirespeed.core.slots import copy_words
@@ -207,21 +207,40 @@ def abandon(cursor):
     return i64(0)
 
 
-@entry(int64(int64, uint64, uint64))
-def resign(cursor, owner, living):
-    """Leave, and let go of the desk, if it still is that owner's: who used it may have ended, and it be another's by now.
+@kernel(inline=True)
+def _hand_over(c, living):
+    """Make a cursor's desk the calling thread's; whether it still was that of who used it last."""
+    if not desk.hand_over(c.desk, c.owner, living):
+        return False
+    c.owner = living
+    return True
+
+
+@entry(int64(int64, uint64))
+def take_over(cursor, living):
+    """Have the calling thread be the worker; WAS_FENCED when who was it is taken for gone."""
+    c = Cursor(cursor)
+    if c.desks == 0:
+        return i64(GONE)
+    return i64(0) if _hand_over(c, living) else i64(desk.WAS_FENCED)
+
+
+@entry(int64(int64, uint64))
+def resign(cursor, living):
+    """Leave, and let go of the desk, if it still is ours: who used it may have ended, and it be another's by now.
 
     ``living`` is the calling thread, from whom nobody takes the desk meanwhile.  All in one: nothing interrupts it.
     """
     c = Cursor(cursor)
     if c.desks == 0:
         return i64(GONE)
-    if desk.hand_over(c.desk, owner, living):
+    if _hand_over(c, living):
         if c.joined != 0:
             desk.abandon(cursor)
         desk.disown(c.desk, living)
     c.desks = 0
-    c.hand, c.active, c.joined = 0, 0, 0
+    c.hand, c.joined = 0, 0
+    c.grant = u64(0)
     return i64(0)
 
 
@@ -239,10 +258,9 @@ def _is_there(cursor):
     """Whether :func:`poll` would say anything but to wait."""
     c = Cursor(cursor)
     grant = load_acquire(Desk(c.desk), "grant")  # W3 pairs with D3
-    if c.active == 0:
+    if not desk.gives_lines(c, grant):
         return desk.refused(c, grant) != desk.NOT_YET
-    line = c.lines + c.line_size * i64(c.next & c.mask)
-    return state_of(grant) != ACTIVE or load_relaxed(Line(line), "seq") == c.next
+    return load_relaxed(Line(c.lines + c.line_size * i64(c.next & c.mask)), "seq") == c.next
 
 
 @entry(int64(int64, int64, int64), nogil=True)
@@ -262,7 +280,7 @@ def wait_for_line(cursor, timeout_ns, spin_ns):
             spins += 1
         else:
             # It sleeps on the word that says what changes: the grant, or the number of the line in the next one's place.
-            word = c.lines + c.line_size * i64(c.next & c.mask) if c.active != 0 else c.desk + desk.STATE
+            word = c.lines + c.line_size * i64(c.next & c.mask) if c.grant != u64(0) else c.desk + desk.STATE
             seen = load_relaxed(Line(word), "seq")
             exchange(d, "asleep", 1)  # S0
             fence_full()

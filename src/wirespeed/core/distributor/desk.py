@@ -45,7 +45,7 @@ ITEMS = 8  # where a line's items begin
 BACK = 1 << 48  # in a line's control word: the worker has given it back
 MOST_BURST = 31
 NOBODY, ACTIVE, FENCED, CLOSED = 0, 1, 2, 3  # states of a grant
-NOTHING_WISHED, JOIN, LEAVE = 0, 1, 2
+JOIN, LEAVE = 1, 2  # wishes; 0 is none
 EPOCHS = 1 << 24
 AHEAD = 2  # lines that are asked for before they are looked at
 # What a worker's call returns instead of a count.
@@ -114,8 +114,10 @@ Cursor = layout(
         ("count", "u4"),  # items of it
         ("epoch", "u4"),
         ("joined", "u4"),  # whether it has wished to join, and not to leave
-        ("active", "u4"),  # whether that was granted
         ("waited", "u4"),  # it looked in vain since the last line
+        (None, 4),
+        ("grant", "u8"),  # by which it gets lines, or 0
+        ("owner", "u8"),  # of the desk, as it is there while the desk is this worker's
     ],
     size=128,
 )
@@ -167,14 +169,15 @@ def join(cursor):
     c = Cursor(cursor)
     d = Desk(c.desk)
     c.epoch = u32((i64(d.epoch) + 1) % EPOCHS)
-    c.hand, c.active, c.joined = 0, 0, 1
+    c.hand, c.joined = 0, 1
+    c.grant = u64(0)
     store_release(d, "wish", u64(i64(JOIN)) << u64(32) | u64(c.epoch))  # W2
     ring_bell(c.desks)
 
 
 @kernel
 def refused(c, grant):
-    """Why a worker gets no line, or 0 when it is active (from now on, maybe)."""
+    """Why a worker gets no line by a grant, or 0 when it does."""
     state = state_of(grant)
     if state == CLOSED:
         return i64(IS_CLOSED)
@@ -182,12 +185,16 @@ def refused(c, grant):
         return i64(NOT_JOINED)
     if epoch_of(grant) == c.epoch:
         if state == ACTIVE:
-            c.next = u32(grant)
-            c.active = 1
             return i64(0)
-        if c.active != 0 or state == FENCED:
+        if c.grant != u64(0) or state == FENCED:
             return i64(WAS_FENCED)
     return i64(NOT_YET)
+
+
+@kernel(inline=True)
+def gives_lines(c, grant):
+    """Whether a grant is the one by which a worker gets lines already."""
+    return grant == c.grant and grant != u64(0)
 
 
 @kernel(inline=True)
@@ -210,10 +217,11 @@ def poll(cursor):
         return i64(HOLDING)
     d.beats += u64(1)
     grant = load_acquire(d, "grant")  # W3 pairs with D3
-    if c.active == 0 or state_of(grant) != ACTIVE:
+    if not gives_lines(c, grant):
         code = refused(c, grant)
         if code != 0:
             return code
+        c.grant, c.next = grant, u32(grant)
     control = load_acquire(Line(c.lines + c.line_size * i64(c.next & c.mask)), "control")  # D1 pairs with D0
     if u32(control) != c.next:
         c.waited = 1
@@ -267,7 +275,8 @@ def request(cursor, items, n):
 def abandon(cursor):
     """Leave as one is: the line in hand goes to another worker too, as if it had not been taken."""
     c = Cursor(cursor)
-    c.hand, c.active, c.joined = 0, 0, 0
+    c.hand, c.joined = 0, 0
+    c.grant = u64(0)
     store_release(Desk(c.desk), "wish", u64(i64(LEAVE)) << u64(32) | u64(c.epoch))  # W2
     ring_bell(c.desks)
 
@@ -276,8 +285,8 @@ def abandon(cursor):
 def leave(cursor, items, n):
     """Give back what is in the hand, with ``n`` items, and ask for no more; 0 or a code.
 
-    What the distributor had sent beyond that it gives to other workers, so :func:`poll` must not be called before the
-    next :func:`join`.
+    What the distributor had sent beyond that it gives to other workers: :func:`poll` says NOT_JOINED until the next
+    :func:`join`.
     """
     code = request(cursor, items, n)
     if code == 0:

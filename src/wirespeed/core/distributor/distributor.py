@@ -13,13 +13,13 @@ from wirespeed.core import segment
 from wirespeed.core.calls import GONE, NO_ARRAY
 from wirespeed.core.distributor import calls, statistics
 from wirespeed.core.distributor.calls import Binding
-from wirespeed.core.distributor.liveness import alive, owner_word
 from wirespeed.core.distributor.memory import KIND, LAYOUTS, DeskMemory, DistributorMemory, Shape, desks_size
 from wirespeed.core.distributor.process import NO_PLACE, NO_ROOM, NO_WORKER, RETURNS_FULL
 from wirespeed.core.distributor.returns import Returns
 from wirespeed.core.distributor.statistics import DistributorStatistics
 from wirespeed.core.distributor.worker import DistributorWorker, item_dtype
 from wirespeed.core.items import converted, fitting, shape_of
+from wirespeed.core.liveness import alive, owner_word
 from wirespeed.core.number import Deadline, flag, whole
 from wirespeed.errors import GraphError
 from wirespeed.jit import arrays
@@ -387,12 +387,12 @@ class Distributor:
         raise TypeError("a distributor is not copied or pickled; have workers of other processes attach to it")
 
     def _check_open(self, code: int = 0) -> None:
-        if self._closed:
-            raise GraphError("this distributor is closed; make another, or keep it open for as long as it is used")
-        if code == GONE or os.getpid() != self._pid:
+        if os.getpid() != self._pid:
             raise GraphError(
                 f"this distributor belongs to process {self._pid}, not to its fork; attach workers to it here"
             )
+        if self._closed or code == GONE:  # the program's end closes it too
+            raise GraphError("this distributor is closed; make another, or keep it open for as long as it is used")
 
 
 def _end(pid: int, memory: DistributorMemory, shared: segment.Segment | None) -> None:

@@ -282,9 +282,9 @@ class DistributorMemory:
                 slot = b.slots + (line & (self.shape.slots - 1)) * record.slot_size
                 count = b.fill if line & 0xFFFFFFFF == b.open else Line.at(slot).count
                 found.append(_Item.array_at(slot + ITEMS, int(count))["value"].copy())
-        for k in range(record.parked_head, record.parked_tail):
-            found.append(_Item.array_at(record.parked_items + 8 * (k & record.parked_mask), 1)["value"].copy())
-        return np.concatenate(found) if found else np.empty(0, np.uint64)
+        parked = np.arange(record.parked_head, record.parked_tail) & record.parked_mask
+        found.append(_Item.array_at(record.parked_items, record.parked_mask + 1)["value"][parked])
+        return np.concatenate(found)
 
 
 _Item = layout("DistributorItem", [("value", "u8")])

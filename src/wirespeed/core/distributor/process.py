@@ -9,7 +9,8 @@ more as long as its worker has something to do.
 An item whose worker has no room ends the call, which says so; or, where that worker is *stalled*, for it was waited
 for in vain, the item is *parked* and the others go on.  Parked items are offered first whenever a worker that was full
 is not any more.  So a parked item's tag is live on a full worker, or on none while all are full, and no later packet of
-its flow can overtake it.
+its flow can overtake it.  Its lane in the table of tags stays its own: nothing new is placed between the moment in which
+the tag's line ends there and the offer.
 
 Nothing here waits.  Who can wait calls again; :func:`process_patiently` does so, for kernels.
 

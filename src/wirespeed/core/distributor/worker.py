@@ -18,7 +18,6 @@ from wirespeed.core import segment
 from wirespeed.core.calls import GONE
 from wirespeed.core.distributor import calls
 from wirespeed.core.distributor.desk import (
-    ACTIVE,
     CLOSED,
     HOLDING,
     IS_CLOSED,
@@ -30,12 +29,11 @@ from wirespeed.core.distributor.desk import (
     WAS_FENCED,
     Cursor,
     Desk,
-    hand_over,
     own,
 )
-from wirespeed.core.distributor.liveness import alive, owner_word
 from wirespeed.core.distributor.memory import KIND, LAYOUTS, PAGE, DeskMemory
 from wirespeed.core.items import converted
+from wirespeed.core.liveness import alive, owner_word
 from wirespeed.core.mapping import Mapping, array_over
 from wirespeed.core.number import Deadline, whole
 from wirespeed.errors import GraphError, PeerError
@@ -43,7 +41,6 @@ from wirespeed.jit.libc import thread_id
 
 SLICE_NS = 20_000_000  # how long one wait lasts before Python has a look at signals and at the distributor
 SPIN_NS = 20_000  # how long it spins before it sleeps
-TRIES = 50
 CHECK_S = 0.05  # how often it is looked whether the distributor lives
 
 
@@ -74,12 +71,13 @@ class DistributorWorker:
         self._seen = -1  # the cursor's next line when a burst was last handed out
         self._checked = 0.0  # when it was last looked whether the distributor lives
         self._pid, self._thread = os.getpid(), thread_id()
-        self._owner = owner_word()
-        self.number = self._claim(number)
+        owner = owner_word()
+        self.number = self._claim(number, owner)
         self._desk = desks.desk(self.number)
         Desk.at(self._desk).name[:] = shown
         desks.fill_cursor(self._at, self.number)
-        self._ending = weakref.finalize(self, _leave, self._pid, self._at, self._owner, (self._page, keeper))
+        self._cursor.owner = owner
+        self._ending = weakref.finalize(self, _leave, self._pid, self._at, (self._page, keeper))
 
     @classmethod
     def attach(
@@ -101,12 +99,12 @@ class DistributorWorker:
         finally:
             made.close()  # the memory stays mapped for as long as the worker has it
 
-    def _claim(self, number: int | None) -> int:
+    def _claim(self, number: int | None, owner: int) -> int:
         """A desk that is nobody's: that of ``number``, or the first."""
         count = self._desks.workers
         wanted = range(count) if number is None else [whole(number, "a worker's number", 0)]
         for k in wanted:
-            if own(self._desks.desk(k), self._owner):
+            if own(self._desks.desk(k), owner):
                 return k
         if number is None:
             raise GraphError(
@@ -213,7 +211,7 @@ class DistributorWorker:
     @property
     def active(self) -> bool:
         """Whether the distributor gives this worker bursts."""
-        return bool(self._cursor.active)
+        return bool(self._cursor.grant)
 
     def close(self) -> None:
         """Leave, and let another have the place.  What is in hand goes to another worker.  Closing twice is harmless."""
@@ -241,7 +239,7 @@ class DistributorWorker:
 
     def _leave(self) -> None:
         """Leave, and let go of the desk; what interrupts it can be done again."""
-        _leave(self._pid, self._at, self._owner, None)
+        _leave(self._pid, self._at, None)
         self._ending.detach()
 
     def _begin(self) -> None:
@@ -253,22 +251,14 @@ class DistributorWorker:
     def _take_over(self) -> None:
         """Be the calling thread's."""
         thread = thread_id()
-        if thread != self._thread and self._cursor.desks:
-            word = owner_word()
-            for _ in range(TRIES):  # another thread may be at the same, and has not noted it yet
-                if hand_over(self._desk, self._owner, word):
-                    break
-                time.sleep(0.0001)
-            else:
-                self._settle(WAS_FENCED)
-            self._thread, self._owner = thread, word
-            self._ending.detach()
-            self._ending = weakref.finalize(self, _leave, self._pid, self._at, word, (self._page, self._keeper))
+        if thread != self._thread:
+            self._settle(calls.take_over.function(self._at, owner_word()))
+            self._thread = thread
 
     def _check_grant(self) -> None:
         """Raise when it was fenced, for calls that do not look for a line."""
-        cursor, state = self._cursor, Desk.at(self._desk).state
-        if cursor.active and state >> 8 == cursor.epoch and state & 0xFF not in (ACTIVE, CLOSED):
+        grant = Desk.at(self._desk).grant
+        if self._cursor.grant not in (0, grant) and grant >> 32 & 0xFF != CLOSED:
             self._settle(WAS_FENCED)
 
     def _kept_back(self) -> bool:
@@ -348,11 +338,11 @@ class DistributorWorker:
         raise GraphError("more items are returned than a burst has, or there is no burst in hand")
 
 
-def _leave(pid: int, cursor: int, owner: int, _memory: object) -> None:
+def _leave(pid: int, cursor: int, _memory: object) -> None:
     """Leave the distributor, in the process that joined, and let go of the desk."""
     if os.getpid() != pid or not Cursor.at(cursor).desks:
         return
-    calls.resign.function(cursor, owner, owner_word())
+    calls.resign.function(cursor, owner_word())
 
 
 def item_dtype(given: Any) -> np.dtype[Any]:

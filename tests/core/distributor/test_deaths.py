@@ -13,7 +13,7 @@ import pytest
 
 import wirespeed as ws
 from tests.core.distributor.test_distributor import flows_of, in_order, joined, started, until
-from wirespeed.core.distributor.liveness import alive, owner_word
+from wirespeed.core.liveness import alive, owner_word
 
 
 def test_a_thread_is_known_by_its_number_and_when_it_began():

@@ -1,7 +1,6 @@
 """Whether a thread lives, of this process or of another: by its number, and by when it began.
 
-A number alone is used again.  Threads of other PID namespaces cannot be told about; a distributor and its workers are
-in one.
+A number alone is used again.  Threads of other PID namespaces cannot be told about.
 Source: proc_pid_stat(5), whose files exist for threads as well.
 """
 
@@ -13,7 +12,7 @@ _GONE = "ZXx"  # states of what has ended but is still there: zombie, dead
 _U4 = 0xFFFFFFFF
 
 
-def _stat(thread: int) -> tuple[str, int]:
+def stat(thread: int) -> tuple[str, int]:
     """State, and when it began in clock ticks since the machine did; raises what keeps that from being known."""
     try:
         with open(f"/proc/{thread}/stat", encoding="ascii", errors="replace") as f:
@@ -28,7 +27,7 @@ def owner_word(thread: int | None = None) -> int:
     """What tells a thread from all others, the calling one's when not given: its number, and when it began above it."""
     number = thread_id() if thread is None else thread
     try:
-        began = _stat(number)[1]
+        began = stat(number)[1]
     except OSError as error:
         raise PortError(error.errno, f"when thread {number} began cannot be told: {error.strerror}") from error
     return number | (began & _U4) << 32
@@ -37,7 +36,7 @@ def owner_word(thread: int | None = None) -> int:
 def alive(word: int) -> bool:
     """Whether the thread of an :func:`owner_word` has not ended, as far as is known: whom nothing can be told of lives."""
     try:
-        state, began = _stat(word & _U4)
+        state, began = stat(word & _U4)
     except (OSError, IndexError, ValueError):
         return True
     return state not in _GONE and (began & _U4) == word >> 32
