@@ -58,6 +58,11 @@ Packet = layout(
         ("trail", "u8"),  # debug mode: what was done with it last, the latest in the lowest four bits
         ("holder", "u4"),  # debug mode: number of the cache that had it last
         ("fault", "u4"),  # debug mode: why a free left it out of its pool, a key of sanity.REASONS; 0 when none did
+        # valid with flag PARTIAL
+        ("gso_size", "u2"),  # most bytes of payload of each frame it is to be cut into, or 0: it is one frame
+        ("gso_type", "u2"),  # into what, a VIRTIO_NET_HDR_GSO_*
+        ("csum_tail", "u4"),  # bytes from where the sum begins to the end of the packet,
+        ("csum_offset", "u4"),  # and from there to the field that the checksum goes into
     ],
     size=128,
 )
@@ -69,6 +74,7 @@ MARKED = 8  # ``mark`` was set on the way; without it, it reads as 0
 INTERFACE = 16  # ``interface`` is set; without it, it is 0
 INDIRECT = 32  # ``buffer`` is that of the packet ``attached``
 EXTERNAL = 64  # ``buffer`` is memory of the user's, described by the record ``attached``
+PARTIAL = 128  # its transport checksum is still to be computed, and perhaps it is to be cut into frames
 SHOWING = INDIRECT | EXTERNAL  # it shows bytes that are not in its own buffer
 SPECIAL = META | SHOWING  # it has hold of something, to be given up with it
 NO_PORT = 0xFFFF

@@ -70,7 +70,8 @@ Head = layout(
         ("full", "i8"),  # 1 while no source before it is to be asked for more
         ("asleep", "i8"),  # address of a u4 that the worker sets while it sleeps, for whoever has the packets, or 0,
         ("bell", "i8"),  # and of one which is changed, and woken by a futex, when that is so and they are back
-        (None, 8),
+        # of a port with a filter: address of the filter's record, or 0; filled when it is placed
+        ("filter", "i8"),
     ],
 )
 assert Head.size == 128

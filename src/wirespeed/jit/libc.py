@@ -81,8 +81,15 @@ sys_pwrite = _call("pwrite", "ipll", "pwrite(fd, address, size, offset): bytes w
 _syscall = _call("syscall", "lllllll", "syscall(number, six arguments).")
 
 # System call numbers: the kernel's arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h.
-_NUMBERS = {"x86_64": (271, 202, 24, 257, 3, 77, 186), "aarch64": (73, 98, 124, 56, 57, 46, 178)}
-_PPOLL, _FUTEX, _SCHED_YIELD, _OPENAT, _CLOSE, _FTRUNCATE, _GETTID = _NUMBERS.get(ARCHITECTURE, _NUMBERS["aarch64"])
+_NUMBERS = {
+    "x86_64": (271, 202, 24, 257, 3, 77, 186, 44, 45, 19, 20, 299, 307),
+    "aarch64": (73, 98, 124, 56, 57, 46, 178, 206, 207, 65, 66, 243, 269),
+}
+(
+    _PPOLL, _FUTEX, _SCHED_YIELD, _OPENAT, _CLOSE, _FTRUNCATE, _GETTID,
+    _SENDTO, _RECVFROM, _READV, _WRITEV, _RECVMMSG, _SENDMMSG,
+) = _NUMBERS.get(ARCHITECTURE, _NUMBERS["aarch64"])  # fmt: skip
+_MSG_DONTWAIT = 0x40  # include/linux/socket.h
 _PIDFD_OPEN = 434  # the same on all machines
 _AT_FDCWD = -100  # include/uapi/linux/fcntl.h
 _FUTEX_WAIT, _FUTEX_WAKE = 0, 1  # not the private ones: the word may lie in memory that processes share
@@ -138,6 +145,42 @@ def sys_thread():
 def sys_pidfd_open(pid):
     """A descriptor that is readable once a process has ended, or minus errno."""
     return _syscall(_PIDFD_OPEN, np.int64(pid), 0, 0, 0, 0, 0)
+
+
+@kernel(inline=True)
+def sys_send(fd, address, size):
+    """Send ``size`` bytes on a socket without waiting; with 0 bytes at 0, have a ring of frames transmitted."""
+    return _syscall(_SENDTO, np.int64(fd), address, size, _MSG_DONTWAIT, 0, 0)
+
+
+@kernel(inline=True)
+def sys_receive(fd, address, size):
+    """Receive up to ``size`` bytes from a socket without waiting; with 0 bytes at 0, have a ring of frames served."""
+    return _syscall(_RECVFROM, np.int64(fd), address, size, _MSG_DONTWAIT, 0, 0)
+
+
+@kernel(inline=True)
+def sys_readv(fd, pieces, n):
+    """Read into the ``n`` ``struct iovec`` at an address; bytes read, or minus errno."""
+    return _syscall(_READV, np.int64(fd), pieces, n, 0, 0, 0)
+
+
+@kernel(inline=True)
+def sys_writev(fd, pieces, n):
+    """Write the ``n`` ``struct iovec`` at an address; bytes written, or minus errno."""
+    return _syscall(_WRITEV, np.int64(fd), pieces, n, 0, 0, 0)
+
+
+@kernel(inline=True)
+def sys_recvmmsg(fd, messages, n):
+    """Receive into up to ``n`` ``struct mmsghdr`` without waiting; how many were filled, or minus errno."""
+    return _syscall(_RECVMMSG, np.int64(fd), messages, n, _MSG_DONTWAIT, 0, 0)
+
+
+@kernel(inline=True)
+def sys_sendmmsg(fd, messages, n):
+    """Send up to ``n`` ``struct mmsghdr`` without waiting; how many were sent, or minus errno."""
+    return _syscall(_SENDMMSG, np.int64(fd), messages, n, _MSG_DONTWAIT, 0, 0)
 
 
 @kernel(inline=True)
