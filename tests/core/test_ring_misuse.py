@@ -339,8 +339,8 @@ def test_an_interrupted_close_can_be_done_again(interrupt):
         thread = threading.Thread(target=work)
         thread.start()
         time.sleep(0.03)
-        interrupt(0.002)
         try:
+            interrupt(0.002)  # inside, for it may come while the timer's thread is waited for
             ring.close()
             while True:  # it may come behind the close, and late on a busy machine
                 time.sleep(0.01)
