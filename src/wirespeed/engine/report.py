@@ -16,7 +16,8 @@ class StageReport:
     """One stage, summed over the workers.
 
     ``outputs`` counts packets by output (for a sink: what it took); ``refused`` counts offers that a sink turned down,
-    each time; ``held`` is what waits in the stage or before it; ``sentences`` explains each reason in ``drops``.
+    each time; ``held`` is what waits in the stage or before it; ``sentences`` explains each reason in ``drops``;
+    ``made`` are packets that it made out of others, less those that it joined (fragments of a datagram, say).
     ``crew`` names the stage to whose crew it belongs: what passes there is inside that stage and counted there.
     """
 
@@ -33,6 +34,7 @@ class StageReport:
     cycles_per_packet: float | None
     counters: Mapping[str, Any] = field(default_factory=dict)
     crew: str = ""
+    made: int = 0
 
     @property
     def dropped(self) -> int:
@@ -41,9 +43,9 @@ class StageReport:
 
     @property
     def missing(self) -> int:
-        """Packets in, less packets out, held and dropped: 0 when the books balance."""
+        """Packets in and made, less packets out, held and dropped: 0 when the books balance."""
         entered = self.packets_out + self.dropped if self.kind == "source" else self.packets_in
-        return entered - self.packets_out - self.held - self.dropped
+        return entered + self.made - self.packets_out - self.held - self.dropped
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,8 @@ class Report:
     def balanced(self) -> bool:
         """Whether every packet is accounted for: in each stage, in all, and in the pool once the run is over."""
         held = sum(s.held for s in self._main())
-        whole = self.received == self.packets + held + self.dropped
+        made = sum(s.made for s in self._main())
+        whole = self.received + made == self.packets + held + self.dropped
         back = not self.finished or self.pool_free == self.pool_size
         return whole and back and all(s.missing == 0 for s in self.stages)
 

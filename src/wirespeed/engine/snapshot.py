@@ -27,8 +27,9 @@ def stage_report(node: Node, part: Part, copies: Sequence[GraphCopy], crew: str 
         drops.update(copy.drops(node))
     outputs = (sum(r.packets_out for r in records), *(sum(e) for e in edges))
     if node.role == "sink":
-        # The worker counts what a sink did not refuse; what it then dropped was not taken.
-        outputs = (outputs[0] - sum(n for reason, n in drops.items() if reason != "output_full"),)
+        # The worker counts what a sink did not refuse; what it then dropped, or still has, has not gone out.
+        dropped = sum(n for reason, n in drops.items() if reason != "output_full")
+        outputs = (outputs[0] - dropped - sum(h.held for h in heads),)
     timed = sum(r.timed for r in records)
     counters = getattr(part, "counters", dict)
     return StageReport(
@@ -45,6 +46,7 @@ def stage_report(node: Node, part: Part, copies: Sequence[GraphCopy], crew: str 
         cycles_per_packet=sum(r.cycles for r in records) / timed if timed else None,
         counters=counters(),
         crew=crew,
+        made=getattr(part, "made", int)(),
     )
 
 
