@@ -15,6 +15,7 @@ from wirespeed.core.queue import Ring as Ring
 from wirespeed.core.staged_ring import StagedRing as StagedRing
 from wirespeed.core.view import PacketView as PacketView
 from wirespeed.engine.distribute import distribute as distribute
+from wirespeed.engine.filter import filter as filter
 from wirespeed.engine.function import DROP as DROP
 from wirespeed.engine.function import FORWARD as FORWARD
 from wirespeed.engine.function import Pkt as Pkt
@@ -34,6 +35,8 @@ from wirespeed.engine.run import interrupted as interrupted
 from wirespeed.engine.run import run as run
 from wirespeed.engine.run import start as start
 from wirespeed.engine.running import Running as Running
+from wirespeed.engine.transform import fragment as fragment
+from wirespeed.engine.transform import segment as segment
 from wirespeed.errors import FunctionError as FunctionError
 from wirespeed.errors import GraphError as GraphError
 from wirespeed.errors import PeerError as PeerError

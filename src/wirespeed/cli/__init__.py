@@ -22,6 +22,7 @@ COMMANDS = {
     "run": "send packets through a chain of ports and functions",
     "demo": "show the main job on a capture that comes with wirespeed",
     "distribute": "spread packets over workers, each flow on one of them at a time",
+    "filter": "show what a filter is compiled to, or count what it matches in captures",
     "ports": "list the kinds of ports and their options",
     "doctor": "say what this machine offers, and what is in the way",
     "warm": "compile ahead, into the cache that later runs read",

@@ -19,7 +19,7 @@ from wirespeed.core.chain import alloc_length
 from wirespeed.core.external import External
 from wirespeed.core.free import free_segments, part
 from wirespeed.core.history import ATTACH, CLONE, COPY, DETACH, note
-from wirespeed.core.packet import EXTERNAL, INDIRECT, META, SHOWING, SPECIAL, Packet, data
+from wirespeed.core.packet import EXTERNAL, INDIRECT, META, PARTIAL, SHOWING, SPECIAL, Packet, data
 from wirespeed.core.pool import Pool, alloc
 from wirespeed.jit.atomics import fetch_add, load_acquire
 from wirespeed.jit.intrinsics import copy
@@ -39,6 +39,11 @@ def _describe(p, source, shown):
     p.link = source.link
     p.mark = source.mark
     p.interface = source.interface
+    if source.flags & PARTIAL:
+        p.gso_size = source.gso_size
+        p.gso_type = source.gso_type
+        p.csum_tail = source.csum_tail
+        p.csum_offset = source.csum_offset
 
 
 @kernel
@@ -146,7 +151,10 @@ def copy_packet(cache, handle, offset, length):
     length = min(length, total - offset)
     new = alloc_length(cache, length)
     if new != 0:
-        _describe(Packet(new), p, 0)
+        q = Packet(new)
+        _describe(q, p, 0)
+        if offset + length < total:
+            q.flags = u16(q.flags & ~PARTIAL)  # what is left to do at its end has been cut off
         _copy_bytes(handle, offset, new)
         note(new, COPY)
     return new

@@ -17,7 +17,8 @@ has ``place(site) -> Placement`` (called once for each worker) and ``close()``, 
 the report and ``service() -> float | None``, which the run's control thread calls: it does a little work and returns
 seconds until it wants to be called again, or None for never.  A service that raises ``PortError`` ends the run.  A part
 may have ``holds``, how many packets can be in it at once (the run's pool is larger by so many), and
-``crews(outputs) -> [Crew]``: chains that run in threads of their own, in which its packets are for a time.  A crew is
+``crews(outputs) -> [Crew]``: chains that run in threads of their own, in which its packets are for a time.  A part
+whose stage makes packets out of others, or joins some, has ``made() -> int``: how many more there are by that.  A crew is
 stopped only after the workers of the graph that its part stands in have left; then all parts are closed.
 """
 
@@ -37,6 +38,7 @@ from wirespeed.jit.layout import Layout, layout
 
 i64, u64 = np.int64, np.uint64
 MAX_BURST = 256
+WORKED = 2  # as ``due_ns``, a time long past: the source had packets, and gave none of them
 
 Outbox = layout(
     "Outbox",

@@ -1,7 +1,9 @@
 """Reading the workers' records: the parts of a report, at any moment of a run."""
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from wirespeed.core import pool
 from wirespeed.core.stage import COMMON_DROPS, Part
@@ -9,6 +11,8 @@ from wirespeed.engine.clock import read_cycles
 from wirespeed.engine.graph import Node
 from wirespeed.engine.placement import GraphCopy
 from wirespeed.engine.report import StageReport, WorkerReport
+
+log = logging.getLogger("wirespeed")
 
 
 def drain(copies: Sequence[GraphCopy]) -> None:
@@ -25,13 +29,14 @@ def stage_report(node: Node, part: Part, copies: Sequence[GraphCopy], crew: str 
     drops: Counter[str] = Counter()
     for copy in copies:
         drops.update(copy.drops(node))
+    made = int(getattr(part, "made", int)())
     outputs = (sum(r.packets_out for r in records), *(sum(e) for e in edges))
     if node.role == "sink":
-        # The worker counts what a sink did not refuse; what it then dropped, or still has, has not gone out.
+        # The worker counts what a sink did not refuse; what it then dropped, or still has, has not gone out, and what
+        # it made (a frame cut into several) has.
         dropped = sum(n for reason, n in drops.items() if reason != "output_full")
-        outputs = (outputs[0] - dropped - sum(h.held for h in heads),)
+        outputs = (outputs[0] + made - dropped - sum(h.held for h in heads),)
     timed = sum(r.timed for r in records)
-    counters = getattr(part, "counters", dict)
     return StageReport(
         name=node.name,
         kind=node.role,
@@ -44,10 +49,20 @@ def stage_report(node: Node, part: Part, copies: Sequence[GraphCopy], crew: str 
         drops=dict(drops),
         sentences={**COMMON_DROPS, **copies[0].placements[node].drops},
         cycles_per_packet=sum(r.cycles for r in records) / timed if timed else None,
-        counters=counters(),
+        counters=_counters(part),
         crew=crew,
-        made=getattr(part, "made", int)(),
+        made=made,
     )
+
+
+def _counters(part: Part) -> dict[str, Any]:
+    """What a part counts itself; one that cannot say so must not keep a run from its end."""
+    try:
+        counted: dict[str, Any] = getattr(part, "counters", dict)()
+    except Exception as error:
+        log.exception("the counters of a part failed")
+        return {"counters": repr(error)}
+    return counted
 
 
 def worker_report(copy: GraphCopy, cores: Sequence[int]) -> WorkerReport:

@@ -20,7 +20,7 @@ words.  The worker leaves when ``stop`` is set, or when all sources are done and
 import numpy as np
 
 from wirespeed.core.free import free_bulk
-from wirespeed.core.stage import FUNCTION_ERROR, OUTPUT_FULL, Head, Outbox, free_box
+from wirespeed.core.stage import FUNCTION_ERROR, OUTPUT_FULL, WORKED, Head, Outbox, free_box
 from wirespeed.jit.atomics import load_acquire, load_relaxed, store_relaxed, store_release
 from wirespeed.jit.intrinsics import call_stage, copy, cycles, load_u64, move, pause, store_u64
 from wirespeed.jit.kernel import kernel
@@ -235,7 +235,7 @@ def retry(w):
 
 @kernel(inline=True)
 def ask_sources(w, timed):
-    """Ask each source that is neither done nor blocked for a burst; return (packets, sources that are not done)."""
+    """Ask each source that is neither done nor blocked for a burst; return (whether any worked, sources not done)."""
     got, alive = i64(0), i64(0)
     for number in range(w.n_sources):
         node = Node(w.nodes + NODE * number)
@@ -246,6 +246,8 @@ def ask_sources(w, timed):
             n = invoke(w, number, node, w.burst, w.burst_size, timed)
             node.packets_out += u64(n)
             got += n
+            if n == 0 and Head(node.state).due_ns == WORKED:
+                got += 1  # a round that only counted is not an idle one
             hand_along(w, node.next, w.burst, n, timed)
     return got, alive
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from wirespeed.core.element import Element
 from wirespeed.errors import GraphError
+from wirespeed.ports import options as parsers
+from wirespeed.ports.options import Option
 
 # Kind -> (module, class).  The class has KIND, SUMMARY and OPTIONS, and is made of (target, **options).
 KINDS = {
@@ -14,6 +16,17 @@ KINDS = {
     "generator": ("wirespeed.ports.generator", "GeneratorPort"),
     "memory": ("wirespeed.ports.memory", "MemoryPort"),
     "null": ("wirespeed.ports.null", "NullPort"),
+    "packet": ("wirespeed.ports.packet.port", "PacketPort"),
+    "xdp": ("wirespeed.ports.xdp.port", "XdpPort"),
+    "tap": ("wirespeed.ports.tap.port", "TapPort"),
+    "tun": ("wirespeed.ports.tap.port", "TunPort"),
+}
+
+# Options of every kind, which :func:`make` takes before the class sees the others.
+COMMON = {
+    "filter": Option(
+        "expression", None, "only packets that this matches, such as tcp port 80 and not vlan", parsers.text
+    ),
 }
 
 _PART = re.compile("(?:[^,]|,,)+")
@@ -24,7 +37,8 @@ def port(word: str, /, **options: Any) -> Element:
 
     The target is what stands before the first comma (for kinds that have one): a file, a name.  A comma inside a
     target or a value is written twice; an equals sign needs no care unless an option's name stands before it.  The
-    value of an option that is a list goes on over commas until an option is named: ``size=64,594,flows=8``.
+    value of an option that is a list goes on over commas until an option is named: ``size=64,594,flows=8``.  Every port
+    takes ``filter=tcp port 80``: as a source it gives, as a sink it takes, only packets that the expression matches.
     Raises :class:`GraphError` for a kind or an option that is not there or out of range; files and devices are opened
     when the graph runs.
     """
@@ -34,7 +48,7 @@ def port(word: str, /, **options: Any) -> Element:
     if not colon or kind not in KINDS:
         known = ", ".join(f"{k}:" for k in KINDS)
         raise GraphError(f"port {word!r}: got kind {kind!r}, wanted one of {known}; write for example pcap:in.pcap")
-    target, written = _split(word, rest, kind_class(kind).OPTIONS)
+    target, written = _split(word, rest, {**kind_class(kind).OPTIONS, **COMMON})
     for key in written:
         if key in options:
             raise GraphError(f"port {word!r}: option {key!r} is given twice; give it once")
@@ -66,10 +80,14 @@ def make(kind: str, target: str, options: dict[str, Any]) -> Element:
     """The port of a kind, from its parts."""
     port_class = kind_class(kind)
     for key in options:
-        if key not in port_class.OPTIONS:
-            have = ", ".join(port_class.OPTIONS)
+        if key not in port_class.OPTIONS and key not in COMMON:
+            have = ", ".join([*port_class.OPTIONS, *COMMON])
             raise GraphError(f"{kind}: has no option {key!r}; the options are {have}")
-    made: Element = port_class(target, **options)
+    made: Element = port_class(target, **{key: value for key, value in options.items() if key not in COMMON})
+    if options.get("filter") is not None:
+        from wirespeed.ports.filter.part import put_on  # the language and its compiler, for those who filter
+
+        put_on(made, options["filter"])
     return made
 
 

@@ -1,0 +1,54 @@
+"""A filter: an expression of the pcap-filter language, checked when it is made, and its programs by link type.
+
+A program belongs to one link type, for the same words are found at other offsets behind other headers.  An expression
+is accepted when there is a link type of which it can match a packet; Ethernet is tried first, and its error is told.
+"""
+
+from typing import Any
+
+from wirespeed.errors import GraphError
+from wirespeed.net import filter as pcap_filter
+from wirespeed.net.filter import link_type
+from wirespeed.net.link import LINKTYPE_ETHERNET
+
+WHOLE = 0xFFFFFFFF  # what a program in the kernel returns for a match: keep all bytes, of frames of any size
+RETURN_K = 0x06
+
+
+class Filter:
+    """An expression, for any link type; raises :class:`wirespeed.errors.GraphError` with the place of what is wrong."""
+
+    def __init__(self, expression: Any) -> None:
+        if not isinstance(expression, str):
+            raise GraphError(f"filter: got {expression!r}, wanted an expression such as 'tcp port 80'")
+        self.expression = expression
+        self._programs: dict[int, pcap_filter.Program] = {}
+        self._check()
+
+    def __str__(self) -> str:
+        return self.expression
+
+    def _check(self) -> None:
+        try:
+            self._programs[LINKTYPE_ETHERNET] = pcap_filter.compile(self.expression)
+        except GraphError as error:
+            if not any(self._matches_some(link) for link in link_type.SUPPORTED):
+                raise error from None
+
+    def _matches_some(self, link: int) -> bool:
+        try:
+            pcap_filter.compile(self.expression, link=link)
+        except GraphError:
+            return False
+        return True
+
+    def program(self, link: int) -> pcap_filter.Program:
+        """The program for frames of a link type as they lie in memory, with their tags; it may be that none matches."""
+        if link not in self._programs:
+            self._programs[link] = pcap_filter.compile(self.expression, link=link, allow_never=True)
+        return self._programs[link]
+
+    def kernel_program(self, link: int) -> tuple[tuple[int, int, int, int], ...]:
+        """The program for Linux to run on frames as it has them, with the tag beside; what matches is kept whole."""
+        program = pcap_filter.compile(self.expression, link=link, in_kernel=True)
+        return tuple((code, jt, jf, WHOLE if code == RETURN_K and k else k) for code, jt, jf, k in program.instructions)
