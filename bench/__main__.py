@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench import harness, machine
 
-NAMES = ("capture", "forward", "ring", "pool", "queue", "distributor")
+NAMES = ("capture", "forward", "ring", "pool", "queue", "distributor", "kernel")
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

@@ -12,22 +12,19 @@ Three things decide what its figures mean:
 
 import os
 import re
-import selectors
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
-from bench.harness import ToolFailed, affinity
+from bench.harness import affinity
+from bench.prompt import Prompt
 
 PROGRAM = "dpdk-testpmd"
 HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
 PAGES_NEEDED = 512  # 1 GB of 2 MB pages; its pool of 155,456 buffers takes 400 MB.
-WAIT_SECONDS = 30.0
 NULL_PORTS, CAPTURE_PORT = "0,1", 2
 FILL_SECONDS = 0.2
 
@@ -62,14 +59,15 @@ def huge_pages() -> Iterator[bool]:
             HUGE_PAGES.write_text(str(before))
 
 
-class Session:
-    """A running testpmd that forwards on ``core`` when told to; a context manager. Between two measures it sleeps."""
+class Session(Prompt):
+    """A testpmd between null ports, which forwards on ``core`` when told to. Between two measures it sleeps."""
 
     def __init__(self, core: int, main_core: int, frames: Path, huge: bool, size: int = 64) -> None:
         """``frames`` is the capture for :meth:`fill`; without ``huge`` pages it gets ordinary ones."""
         # Both leave no files behind; --in-memory does not go together with --no-huge.
         memory = ["--in-memory"] if huge else ["--no-huge", "--no-shconf", "-m", "1024"]
-        self._process = subprocess.Popen(
+        super().__init__(
+            PROGRAM,
             [
                 "stdbuf", "-oL", PROGRAM, "--no-pci", "--no-telemetry", *memory,
                 "--lcores", f"0@{main_core},1@{core}",
@@ -77,22 +75,7 @@ class Session:
                 "--vdev", f"net_pcap0,rx_pcap={frames}",
                 "--", "--interactive", "--nb-cores=1", "--no-flush-rx", "--record-core-cycles",
             ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
         )  # fmt: skip
-        self._output = ""
-        try:
-            self._wait(r"Done\n")
-        except ToolFailed:
-            self._end()
-            raise
-
-    def __enter__(self) -> "Session":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._end()
 
     def fill(self) -> None:
         """Let the capture's frames run through the buffers that are in use."""
@@ -103,52 +86,15 @@ class Session:
         return self._forward(mode, NULL_PORTS, seconds)
 
     def _forward(self, mode: str, ports: str, seconds: float) -> Forwarded:
-        self._say(f"set portlist {ports}", f"set fwd {mode}", "start")
-        self._wait(rf"{re.escape(mode)} packet forwarding packets/burst=.*\n")
+        self.say(f"set portlist {ports}", f"set fwd {mode}", "start")
+        self.wait(rf"{re.escape(mode)} packet forwarding packets/burst=.*\n")
         start = time.perf_counter()
         time.sleep(seconds)
-        self._say("stop")
+        self.say("stop")
         seconds = time.perf_counter() - start
-        counted = self._wait(r"CPU cycles/packet=([\d.]+) \(total cycles=(\d+) / total \S+ packets=(\d+)\)")
-        self._wait(r"MHz Clock\n")
+        counted = self.wait(r"CPU cycles/packet=([\d.]+) \(total cycles=(\d+) / total \S+ packets=(\d+)\)")
+        self.wait(r"MHz Clock\n")
         return Forwarded(int(counted[2]) / int(counted[3]), int(counted[3]) / seconds / 1e6)
-
-    def _say(self, *commands: str) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write("".join(f"{command}\n" for command in commands).encode())
-            self._process.stdin.flush()
-        except BrokenPipeError as error:
-            raise ToolFailed(f"{PROGRAM} ended: {self._last_line()}") from error
-
-    def _wait(self, pattern: str) -> re.Match[str]:
-        """Read its output up to a match of ``pattern``."""
-        assert self._process.stdout is not None
-        until = time.monotonic() + WAIT_SECONDS
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            while True:
-                found = re.search(pattern, self._output)
-                if found:
-                    self._output = self._output[found.end() :]
-                    return found
-                if not selector.select(until - time.monotonic()):
-                    raise ToolFailed(f"{PROGRAM} did not answer within {WAIT_SECONDS:.0f} s: {self._last_line()}")
-                piece = os.read(self._process.stdout.fileno(), 1 << 16)
-                if not piece:
-                    raise ToolFailed(f"{PROGRAM} ended: {self._last_line()}")
-                self._output += piece.decode(errors="replace")
-
-    def _last_line(self) -> str:
-        return (self._output.strip().splitlines() or ["no message"])[-1][:200]
-
-    def _end(self) -> None:
-        """Ask it to leave, then make it."""
-        try:
-            self._process.communicate(b"quit\n", timeout=10)
-        except (subprocess.TimeoutExpired, BrokenPipeError):
-            self._process.kill()
-            self._process.communicate()
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,7 @@ def conduct(
     chain: "Chain",
     arguments: Any,
     *,
+    further: Sequence["Chain"] = (),
     taps: dict[str, Any] | None = None,
     lines: bool = False,
     crew: int = 0,
@@ -51,7 +52,8 @@ def conduct(
 ) -> "Report":
     """Run a chain to its end, or to its first interruption, showing how it goes; ``lines``: also without a terminal.
 
-    ``crew`` is how many threads its stages have of their own, ``view`` how it is shown, where not by the usual table.
+    ``further`` chains run beside it.  ``crew`` is how many threads its stages have of their own, ``view`` how it is shown,
+    where not by the usual table.
     """
     from wirespeed.engine.run import interrupted, run
     from wirespeed.observe.machine import crowding
@@ -67,6 +69,7 @@ def conduct(
         live = None if arguments.no_live else stack.enter_context(shown(lines=lines, view=view))
         return run(
             chain,
+            *further,
             seconds=arguments.seconds,
             until=interrupted,
             live=live,

@@ -3,7 +3,8 @@
 ``kind:target,option=value`` is a port, ``file.py`` the one function in that file, ``file.py:name`` one of several.
 The first and the last word are ports, all between are functions (an element that says it ``ENDS`` may come last).  A
 further output of a function is given apart from the chain, as ``K=PORT`` for the last function or ``NAME.K=PORT`` for
-another one.
+another one.  The word ``and`` stands between chains that run at the same time.  Equal words for a port are one port,
+which may be read by one chain and written by another.
 """
 
 import copy
@@ -25,6 +26,7 @@ from wirespeed.ports import KINDS, port
 CAPTURE = re.compile(r"\.(pcap|pcapng|cap)(\.(gz|bz2|xz|zst))?$")
 FUNCTION = re.compile(r"(?P<file>.*\.py)(?::(?P<name>[^:]*))?")
 NO_FUNCTION = "has no function decorated with @ws.function"
+AND = "and"
 OUTPUT = re.compile(r"(?:(?P<name>\w+)\.)?(?P<number>\d{1,4})=(?P<word>.+)")
 
 
@@ -36,18 +38,59 @@ class Spelled(NamedTuple):
     end: Element
     further: dict[Element, list[Element]]
 
+    def chain(self) -> Chain:
+        """What they make, joined."""
+        rest: Chain | Element = self.end
+        for function in reversed(self.functions):
+            rest = function >> (rest, *self.further[function]) if function in self.further else function >> rest
+        return self.source >> rest
+
+    def back(self) -> "Spelled":
+        """The same functions, with states of their own, for what comes in where the others go out."""
+        if self.source is self.end:
+            raise GraphError(f"both ends are {self.source.name}; the other way needs another port")
+        for element in (self.source, self.end):
+            if getattr(element, "KIND", "pcap") == "pcap":
+                raise GraphError(
+                    f"{element.name} is not read and written at the same time; both ways need ports such as "
+                    "packet:eth0 or tap:lan0"
+                )
+        own = {function: copy.copy(function) for function in self.functions}
+        further = {own[function]: targets for function, targets in self.further.items()}
+        return Spelled(self.end, list(own.values()), self.source, further)
+
 
 def build(words: Sequence[str], outputs: Sequence[str] = ()) -> Chain:
     """The chain that ``words`` spell, with the further outputs of its functions."""
-    source, functions, end, further = spell(words, outputs)
-    rest: Chain | Element = end
-    for function in reversed(functions):
-        rest = function >> (rest, *further[function]) if function in further else function >> rest
-    return source >> rest
+    return spell(words, outputs).chain()
 
 
-def spell(words: Sequence[str], outputs: Sequence[str] = ()) -> Spelled:
-    """The elements that ``words`` and ``outputs`` name, checked, before they are joined."""
+def build_all(words: Sequence[str], outputs: Sequence[str] = (), *, both: bool = False) -> list[Chain]:
+    """The chains that ``words`` spell; ``both``: each of them the other way, too."""
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word == AND:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    if not all(parts):
+        raise GraphError(f"the word {AND!r} stands between two chains; write PORT PORT {AND} PORT PORT")
+    if len(parts) > 1 and outputs:
+        raise GraphError(f"option --output: got {len(parts)} chains, wanted one; run the others by themselves")
+    ports: dict[str, Element] = {}
+    spelled = [spell(part, outputs, ports) for part in parts]
+    for one in spelled:
+        _keep_apart(one.source, {other.end.name: other.end for other in spelled})
+    if both:
+        spelled += [one.back() for one in spelled]
+    return [one.chain() for one in spelled]
+
+
+def spell(words: Sequence[str], outputs: Sequence[str] = (), ports: dict[str, Element] | None = None) -> Spelled:
+    """The elements that ``words`` and ``outputs`` name, checked, before they are joined.
+
+    ``ports`` has those that other words have named, and gets the new ones.
+    """
     if len(words) < 2:
         raise GraphError(f"got {words[0]!r} alone, wanted a port to read and one to write; add for example null:")
     if _in_file(words[0]):
@@ -56,9 +99,10 @@ def spell(words: Sequence[str], outputs: Sequence[str] = ()) -> Spelled:
         if _kind(word) in KINDS:
             raise GraphError(f"got the port {word!r} inside the chain, wanted functions; start another run for it")
     functions = _functions(words[1:-1])
-    ends = {words[-1]: _last(words[-1])}
-    further = _further(functions, outputs, ends)
-    source = port_of(words[0])
+    named = {} if ports is None else ports
+    ends = {words[-1]: _last(words[-1], named)}
+    source = _port(words[0], named)
+    further = _further(functions, outputs, ends, named)
     _keep_apart(source, ends)
     return Spelled(source, functions, ends[words[-1]], further)
 
@@ -81,6 +125,13 @@ def port_of(word: str) -> Element:
     raise GraphError(f"got {word!r}, which is neither a port nor a file of functions (.py){hint}")
 
 
+def _port(word: str, named: dict[str, Element]) -> Element:
+    """The port that a word names, which is the one that an equal word has named."""
+    if word not in named:
+        named[word] = port_of(word)
+    return named[word]
+
+
 def _keep_apart(source: Element, ends: dict[str, Element]) -> None:
     """Refuse to write over the file that is read: opening it for writing would empty it first."""
     read = getattr(source, "target", "")
@@ -99,10 +150,10 @@ def _in_file(word: str) -> re.Match[str] | None:
     return None if _kind(word) in KINDS else FUNCTION.fullmatch(word)
 
 
-def _last(word: str) -> Element:
+def _last(word: str, named: dict[str, Element]) -> Element:
     """What ends the chain: a port, or an element of a file that says of itself that it can, such as a counter."""
     if not _in_file(word):
-        return port_of(word)
+        return _port(word, named)
     (element,) = _functions([word])
     if not getattr(element, "ENDS", False):
         raise GraphError(f"a chain ends with a port, got {word!r}; add for example pcap:out.pcap")
@@ -193,7 +244,7 @@ def functions_in(module: ModuleType) -> dict[str, Element]:
 
 
 def _further(
-    functions: list[Element], outputs: Sequence[str], ends: dict[str, Element]
+    functions: list[Element], outputs: Sequence[str], ends: dict[str, Element], named: dict[str, Element]
 ) -> dict[Element, list[Element]]:
     """For each function that has any, its outputs from number 1 on.  Equal words are one port, where arrows meet."""
     found: dict[Element, dict[int, Element]] = {}
@@ -209,7 +260,7 @@ def _further(
             why = "the chain itself is output 0" if number == 0 else f"output {number} is given twice"
             raise GraphError(f"option --output: got {text!r}, but {why}; give each output from 1 on once")
         if word not in ends:
-            ends[word] = port_of(word)
+            ends[word] = _port(word, named)
         found.setdefault(function, {})[number] = ends[word]
     for function, targets in found.items():
         for number in range(1, max(targets) + 1):

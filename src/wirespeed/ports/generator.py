@@ -10,6 +10,10 @@ Packet number k of the stream (its size, its flow, its fields) is a function of 
 the packets w, w + W, w + 2 W and so on, at its share of the rate: together they make what one would.  With a number of
 flows that W divides, each flow is made by one worker, in order.
 
+With ``trailer=yes`` each frame ends in 18 bytes (:mod:`wirespeed.net.trailer`) by which :func:`wirespeed.checker` tells
+what became of it.  Each worker's packets are a stream of their own, numbered from 0 without a gap, for two workers'
+packets have no order among each other.
+
 A size is that of the frame without its frame check sequence, as it lies in memory.
 """
 
@@ -18,6 +22,7 @@ from typing import Any, ClassVar
 from wirespeed.core.element import Element
 from wirespeed.errors import GraphError
 from wirespeed.net.headers import HEADERS
+from wirespeed.net.trailer import STREAMS
 from wirespeed.ports import options, pacing, template, variation
 from wirespeed.ports.generator_part import GeneratorPart, Stream
 from wirespeed.ports.options import Option
@@ -61,6 +66,13 @@ class GeneratorPort(Element):
         "checksums": Option("yes/no", "yes", "put checksums right", options.flag),
         "rate": Option("rate", None, "packets (pps) or bits of frames (bps) a second; none: no limit", options.rate),
         "count": Option("count", None, "packets in all; no end when not set", options.count(0)),
+        "trailer": Option("yes/no", "no", "end each frame in a number and a time, for checker:", options.flag),
+        "stream": Option(
+            "count",
+            "0",
+            "the stream that trailers name, the next one for each further worker",
+            options.count(0, STREAMS - 1, "0"),
+        ),
     }
 
     def __init__(self, target: str = "", **given: Any) -> None:
@@ -72,6 +84,7 @@ class GeneratorPort(Element):
         self.count: int | None = values["count"]
         self.seed: int = values["seed"]
         self.checksums: bool = values["checksums"]
+        self.trailer: int | None = values["stream"] if values["trailer"] else None
         if self.rate:
             pacing.check(self.rate)
         base = _base(values, given)
@@ -82,7 +95,16 @@ class GeneratorPort(Element):
         """Ready for one run.  Raises GraphError when it is to be a sink."""
         if role == "sink":
             raise GraphError("generator: is a source of packets; to forget what leaves a graph, end it in null:")
-        stream = Stream(self.templates, self.pattern, self.variations, self.count, self.rate, self.seed, self.checksums)
+        stream = Stream(
+            self.templates,
+            self.pattern,
+            self.variations,
+            self.count,
+            self.rate,
+            self.seed,
+            self.checksums,
+            self.trailer,
+        )
         return GeneratorPart(stream)
 
 
@@ -102,7 +124,10 @@ def _base(values: dict[str, Any], given: dict[str, Any]) -> Template:
 def _templates(base: Template, values: dict[str, Any]) -> tuple[list[Template], list[int]]:
     """A template for each size, and the pattern in which they come."""
     wanted = values["size"] or (None if values["template"] is not None else (64,))
-    found = [base] if wanted is None else [template.resized(base, size) for size in wanted]
+    if values["trailer"]:
+        found = [template.for_trailer(base, size) for size in wanted or (len(base.data),)]
+    else:
+        found = [base] if wanted is None else [template.resized(base, size) for size in wanted]
     share = values["weights"] or (IMIX_WEIGHTS if wanted == IMIX else (1,) * len(found))
     if len(share) != len(found):
         raise options.refused("generator", "weights", share, f"one for each of {len(found)} sizes", "7,4,1")

@@ -12,6 +12,7 @@ from wirespeed.core.stage import Placement, Site
 from wirespeed.errors import GraphError
 from wirespeed.jit.libc import copy_in
 from wirespeed.net.headers import IPv4
+from wirespeed.net.trailer import STREAMS, TRAILER
 from wirespeed.ports import pacing, template
 from wirespeed.ports.generator_stage import (
     CHUNK,
@@ -45,6 +46,7 @@ class Stream:
     rate: Rate | None
     seed: int
     checksums: bool
+    trailer: int | None  # number of the first worker's stream
 
 
 class GeneratorPart:
@@ -88,6 +90,9 @@ class GeneratorPart:
         under = 0
         for i, field in enumerate(fields):
             under |= field.write(state.fields + VARIED * i, base, self.stream.seed, site.worker, site.workers)
+        if self.stream.trailer is not None:
+            state.trailer, state.stream = 1, (self.stream.trailer + site.worker) % STREAMS
+            under |= IN_TRANSPORT if base.transport else 0
         if self.stream.checksums:
             state.seal = (SEAL_IP if under & IN_IP else 0) | (SEAL_TRANSPORT if under & IN_TRANSPORT else 0)
 
@@ -113,7 +118,9 @@ def _render(address: int, made: Template, arena: Arena) -> None:
     copy_in(record.frame, made.data)
     ip, transport = template.sums(made)
     record.ip_sum, record.transport_sum = ip + BIAS, transport + BIAS
-    record.covered = made.end - made.places[made.transport] if made.transport else 0
+    if made.transport:
+        record.covered = made.end - made.places[made.transport]
+        record.trailer_shift = 8 * ((record.covered - TRAILER) & 1)
 
 
 def _place_checksums(sealing: Any, base: Template) -> int:

@@ -12,6 +12,7 @@ from wirespeed.jit.kernel import kernel, stage
 from wirespeed.jit.layout import layout
 from wirespeed.jit.libc import monotonic_ns, realtime_ns
 from wirespeed.net.checksum import fill_sctp, fold, udp_sent
+from wirespeed.net.trailer import TRAILER, write_trailer
 from wirespeed.ports.pacing import Pacer, advance, begin, sleep_until_due
 from wirespeed.ports.varied_field import VariedField, vary
 
@@ -29,7 +30,8 @@ Rendered = layout(
         ("ip_sum", "i8"),  # the sum under the IPv4 checksum, with a bias that is zero to it
         ("transport_sum", "i8"),
         ("covered", "i8"),  # bytes under the transport checksum
-        (None, 24),
+        ("trailer_shift", "i8"),  # by how many bits the words of a trailer are shifted under it, 0 or 8
+        (None, 16),
     ],
 )
 assert Rendered.size == 64
@@ -64,9 +66,12 @@ State = layout(
         ("link", "i8"),
         ("long", "i8"),  # 1: some frame needs more than one buffer
         ("paced", "i8"),
+        ("trailer", "i8"),  # 1: packets carry trailers,
+        ("stream", "i8"),  # of this stream
         # moving
         ("left", "i8"),  # packets still to make; negative: no end
         ("slot", "i8"),
+        ("sequence", "i8"),  # number of the next packet in its stream
         ("latest_ns", "i8"),  # how late the latest packet was
         ("epoch", "i8"),  # what makes a time since 1970 of one on the monotonic clock
         ("pacer", Pacer),
@@ -199,6 +204,27 @@ def seal_burst(s, burst, n, first):
         slot = after(slot, s.stride, s.slots)
 
 
+@kernel
+def write_trailers(s, burst, n, first):
+    """Write a trailer to the end of each of ``n`` packets, and add it to the sum under its checksum."""
+    slot, sequence, sums, scratch = first, s.sequence, s.sums, s.head.scratch
+    now = realtime_ns()
+    for i in range(n):
+        t = template_at(s.templates, s.pattern, slot)
+        handle = load_handle(burst + 8 * i)
+        p, at = Packet(handle), t.size - TRAILER
+        if p.segments == 1:
+            # Bounds: placing made sure that every template has room for it behind its headers.
+            total = write_trailer(data(p) + at, s.stream, sequence, now)
+        else:
+            total = write_trailer(scratch, s.stream, sequence, now)
+            write_chain(handle, at, i64(TRAILER), scratch)
+        store_i64(sums + 16 * i + 8, load_i64(sums + 16 * i + 8) + (total << t.trailer_shift))
+        sequence += 1
+        slot = after(slot, s.stride, s.slots)
+    s.sequence = sequence
+
+
 @kernel(inline=True)
 def make(s, burst, n, time):
     """Make up to ``n`` packets, without a look at count and rate; return how many."""
@@ -206,6 +232,8 @@ def make(s, burst, n, time):
     n = render_long(s, burst, n, time) if s.long != 0 else render(s, burst, n, time)
     for i in range(s.n_fields):
         vary(s.fields + VARIED * i, burst, n, s.sums)
+    if s.trailer != 0:
+        write_trailers(s, burst, n, first)
     if s.seal != 0:
         seal_burst(s, burst, n, first)
     return n

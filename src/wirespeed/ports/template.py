@@ -6,7 +6,7 @@ as far as the frame has the bytes that they cover: a fragment's transport checks
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wirespeed.core.frame import ETHERNET, as_packets
@@ -22,6 +22,7 @@ from wirespeed.net.protocol import (
     PROTO_TCP,
     PROTO_UDP,
 )
+from wirespeed.net.trailer import TRAILER
 
 TRANSPORTS = {"udp": PROTO_UDP, "tcp": PROTO_TCP, "icmp": 0, "icmpv6": PROTO_ICMPV6, "sctp": 0}
 CHECKSUM_AT = {"udp": 6, "tcp": 16, "icmp": 2, "icmpv6": 2, "sctp": 8}  # of the field, behind the header's begin
@@ -166,6 +167,17 @@ def resized(template: Template, size: int) -> Template:
     if "udp" in template.places:
         Udp(data, template.places["udp"]).len = size - template.places["udp"]
     return read(bytes(data), template.link)
+
+
+def for_trailer(template: Template, size: int) -> Template:
+    """The same with ``size`` bytes, of which the last ones are zero and for a trailer."""
+    if size < template.least + TRAILER:
+        raise GraphError(
+            f"generator option size: got {size}, wanted at least {template.least + TRAILER}, which the headers and a "
+            f"trailer take; try size={template.least + TRAILER}"
+        )
+    made = resized(template, size)
+    return replace(made, data=made.data[:-TRAILER] + bytes(TRAILER))
 
 
 def sums(template: Template) -> tuple[int, int]:
