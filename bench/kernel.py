@@ -147,7 +147,6 @@ def _measure(case: Case, side: str, options: Options, huge: bool, seconds: float
         if case.kind != "tap":
             for a, b in VETHS:
                 space.veth(a, b)
-        stack.enter_context(affinity({other}))
         dut = stack.enter_context(_opened(case, side, space, core, huge))
         if case.kind == "tap":
             for name in case.interfaces[1:] if case.job == "tx" else case.interfaces[: 1 + (case.job == "forward")]:

@@ -6,6 +6,7 @@ counts its own.
 """
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -59,6 +60,7 @@ def main(graph: Graph) -> None:
     ports = {word: ws.port(word) for words in graph.chains for word in words}
     chains = [ports[begin] >> ports[end] for begin, end in graph.chains]
     with ws.start(*chains, cores=[graph.core], busy=graph.busy) as running:
+        os.sched_setaffinity(0, os.sched_getaffinity(0) - {graph.core} or {graph.core})
         print("Done", flush=True)
         for line in sys.stdin:
             if line.strip() == "count":

@@ -35,7 +35,9 @@ from wirespeed.engine.run import interrupted as interrupted
 from wirespeed.engine.run import run as run
 from wirespeed.engine.run import start as start
 from wirespeed.engine.running import Running as Running
+from wirespeed.engine.transform import coalesce as coalesce
 from wirespeed.engine.transform import fragment as fragment
+from wirespeed.engine.transform import reassemble as reassemble
 from wirespeed.engine.transform import segment as segment
 from wirespeed.errors import FunctionError as FunctionError
 from wirespeed.errors import GraphError as GraphError
@@ -45,5 +47,8 @@ from wirespeed.errors import WirespeedError as WirespeedError
 from wirespeed.jit.layout import layout as layout
 from wirespeed.observe.live import LiveTable as LiveTable
 from wirespeed.ports import port as port
+from wirespeed.ports.checker.element import Checker as Checker
+from wirespeed.ports.checker.element import checker as checker
+from wirespeed.ports.checker.histogram import Histogram as Histogram
 
 __version__: str

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirespeed.cli.words import build, choose, functions_in, load, port_of
+from wirespeed.cli.words import build, build_all, choose, functions_in, load, port_of
 from wirespeed.core.element import Chain, Element
 from wirespeed.errors import FunctionError, GraphError, WirespeedError
 
@@ -100,9 +100,11 @@ def test_equal_port_words_of_outputs_are_one_port_where_arrows_meet(desk: Path) 
     assert targets[0] is targets[1] and targets[2] is not targets[0]
 
 
-def test_the_first_and_the_last_word_are_never_one_port(desk: Path) -> None:
+def test_equal_words_are_one_port_which_sends_back_what_it_receives(desk: Path) -> None:
     chain = build(["null:", "null:"])
     (source, _, target) = chain.links[0]
+    assert source is target
+    (source, _, target) = build(["null:", "null:count=1"]).links[0]
     assert source is not target
 
 
@@ -224,3 +226,55 @@ def test_any_text_is_a_port_or_refused_in_our_own_words(text: str) -> None:
     except GraphError:
         return
     assert isinstance(made, Element)
+
+
+def names_of(chain: Chain) -> set[tuple[str, str]]:
+    return {(a.name, b.name) for a, _, b in chain.links}
+
+
+def test_both_ways_are_two_chains_over_the_same_ports_with_functions_of_their_own(desk: Path) -> None:
+    (desk / "x.py").write_text(f"{FILE}\nf = Named('f')\ng = Named('g')\n")
+    there, back = build_all(["memory:a", "x.py:f", "x.py:g", "memory:b"], both=True)
+    assert names_of(there) == {("memory:a", "f"), ("f", "g"), ("g", "memory:b")}
+    assert names_of(back) == {("memory:b", "f"), ("f", "g"), ("g", "memory:a")}
+    assert there.first is back.last and there.last is back.first
+    assert not {e for e in there if e.name in "fg"} & {e for e in back if e.name in "fg"}
+
+
+def test_further_outputs_are_the_same_both_ways(desk: Path) -> None:
+    (desk / "x.py").write_text(f"{FILE}\nf = Named('f')\n")
+    there, back = build_all(["memory:a", "x.py", "memory:b"], ["1=null:", "2=memory:a"], both=True)
+    outputs = [
+        {number: target for source, number, target in chain.links if source.name == "f"} for chain in (there, back)
+    ]
+    assert outputs[0][1] is outputs[1][1]
+    assert outputs[0][2] is outputs[1][2] is there.first
+
+
+def test_and_stands_between_chains_and_equal_words_are_one_port(desk: Path) -> None:
+    (desk / "x.py").write_text(f"{FILE}\nup = Named('up')\ndown = Named('down')\n")
+    one, two = build_all(["memory:a", "x.py:up", "memory:b", "and", "memory:b", "x.py:down", "memory:a"])
+    assert names_of(one) == {("memory:a", "up"), ("up", "memory:b")}
+    assert names_of(two) == {("memory:b", "down"), ("down", "memory:a")}
+    assert one.first is two.last and one.last is two.first
+
+
+@pytest.mark.parametrize(("words", "outputs", "both", "message"), [
+    (["memory:a", "memory:a"], [], True, "both ends are memory:a"),
+    (["pcap:in.pcap", "null:"], [], True, "pcap:in.pcap is not read and written at the same time"),
+    (["and", "null:", "null:"], [], False, "stands between two chains"),
+    (["null:", "null:", "and"], [], False, "stands between two chains"),
+    (["null:", "null:", "and", "null:x", "null:"], ["1=null:"], False, "option --output: got 2 chains, wanted one"),
+])  # fmt: skip
+def test_what_cannot_go_both_ways_or_beside_is_told(
+    words: list[str], outputs: list[str], both: bool, message: str, desk: Path
+) -> None:
+    with pytest.raises(GraphError) as caught:
+        build_all(words, outputs, both=both)
+    assert message in str(caught.value)
+
+
+def test_a_capture_that_another_chain_reads_is_not_written_over(desk: Path) -> None:
+    (desk / "in.pcap").write_bytes(b"something")
+    with pytest.raises(GraphError, match="would write over the file"):
+        build_all(["pcap:in.pcap", "null:", "and", "null:", "pcap:./in.pcap"])

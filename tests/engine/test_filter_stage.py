@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from scapy.layers.l2 import Ether
 
 from tests.ports.test_filter_option import ALL, ARP, BACK, DNS, RAW, TAGGED, USER0, WEB, memory, through
 from wirespeed.core.frame import Packet
@@ -66,6 +67,22 @@ def test_an_element_can_be_run_again() -> None:
 def test_a_bad_expression_is_refused_where_the_stage_is_made() -> None:
     with pytest.raises(GraphError, match=r"tcp portt 80\n"):
         filter("tcp portt 80")
+
+
+def test_what_only_the_kernel_can_tell_is_refused() -> None:
+    with pytest.raises(GraphError, match="'ifindex' is told by the kernel only"):
+        filter("ifindex 3 and vlan 7")
+
+
+def test_it_can_be_asked_about_a_packet_in_memory() -> None:
+    web = filter("tcp dst port 80 and len < 1000")
+    assert [frame for frame in ALL if web(frame)] == [WEB]
+    assert web(bytearray(WEB)) and web(Ether(WEB))
+    assert web(Packet(WEB[14:], link=RAW)) and not web(Packet(DNS[14:], link=RAW))
+    assert not web(Packet(WEB, wire=1514))
+    assert not web(b"")
+    with pytest.raises(GraphError, match=r"USER0|147"):
+        filter("ip")(Packet(WEB, link=USER0))
 
 
 @pytest.mark.parametrize("given", [None, 80, b"tcp"])

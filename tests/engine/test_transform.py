@@ -134,3 +134,49 @@ def test_an_mtu_that_ip_cannot_use_is_refused(mtu):
 def test_scapy_reads_what_comes_out():
     found, _ = through([tcp(payload(3000), flags="FA")], undone(), ws.segment())
     assert [str(Ether(f)[TCP].flags) for f in found] == ["A", "A", "FA"]
+
+
+# Joining
+
+
+def test_a_capture_with_fragments_is_whole_behind_reassembly_and_ends_when_one_is_lost():
+    whole = [bytes(ETHER / IP(**V4, id=n) / UDP(sport=n, dport=2) / Raw(payload(3000 + n))) for n in range(1, 40)]
+    parts, _ = through(whole, ws.fragment(1000))
+    assert len(parts) == 4 * len(whole)
+    found, report = through(parts, ws.reassemble())
+    assert found == whole
+    row = report.stage("reassemble")
+    assert (row.made, row.counters["datagrams"]) == (-3 * len(whole), len(whole))
+    found, report = through(parts[1:], ws.reassemble())
+    assert found == whole[1:]
+    assert report.stage("reassemble").drops == {"unfinished": 3}
+
+
+def test_what_was_fragmented_is_whole_again():
+    whole = [tcp(payload(100 + 37 * n), flow=n) for n in range(1, 60)]
+    found, report = through(whole, ws.fragment(576), ws.reassemble())
+    assert found == whole
+    assert report.stage("fragment").made == -report.stage("reassemble").made > 0
+
+
+@pytest.mark.parametrize("timeout_us", [0, 100, 1_000_000])
+def test_what_was_coalesced_is_cut_into_the_same_frames(timeout_us):
+    streams = [[tcp(payload(1000), n, flow) for n in range(150)] for flow in range(1, 5)]
+    frames = [streams[i % 4][i // 4] for i in range(600)]
+    joined, report = through(frames, ws.coalesce(timeout_us))
+    assert len(joined) == 600 + report.stage("coalesce").made < 600
+    found, report = through(frames, ws.coalesce(timeout_us), ws.segment())
+    for flow, stream in enumerate(streams, 1):
+        assert [f for f in found if f[34:36] == flow.to_bytes(2)] == stream
+    assert report.stage("segment").made == -report.stage("coalesce").made > 0
+
+
+def test_a_run_that_is_stopped_gives_back_what_was_held():
+    with MemoryPort(size="8MB") as memory:
+        memory.push([bytes(ETHER / IP(**V4, flags="MF") / Raw(bytes(80))), tcp(b"x" * 1000)])
+        with ws.start(memory >> ws.reassemble() >> ws.coalesce(1_000_000) >> memory) as running:
+            while running.report().stage("coalesce").packets_in < 1:
+                pass
+        report = running.report()
+    assert report.balanced
+    assert report.stage("reassemble").drops == {"unfinished": 1}

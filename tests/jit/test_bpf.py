@@ -3,6 +3,7 @@
 import ctypes
 import ctypes.util
 import gc
+import mmap
 import struct
 from typing import Any
 
@@ -59,6 +60,40 @@ def test_compiled_programs_say_what_the_interpreter_says(program: Program, frame
             assert code(frame[:short]) == interpret(program, frame[:short])
 
 
+@kernel
+def calls(code, frame, captured, wire):
+    return call_filter(code, frame, captured, wire)
+
+
+class Fence:
+    """A page with one on either side that nobody can touch."""
+
+    def __init__(self) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._pages = mmap.mmap(-1, 3 * mmap.PAGESIZE)
+        self.first = ctypes.addressof(ctypes.c_char.from_buffer(self._pages)) + mmap.PAGESIZE
+        libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        for outside in (self.first - mmap.PAGESIZE, self.first + mmap.PAGESIZE):
+            assert libc.mprotect(outside, mmap.PAGESIZE, 0) == 0  # PROT_NONE
+
+    def put(self, frame: bytes, last: bool) -> int:
+        """Copy a frame to the page's end, or to its beginning; its address."""
+        at = mmap.PAGESIZE - len(frame) if last else 0
+        self._pages[mmap.PAGESIZE + at : mmap.PAGESIZE + at + len(frame)] = frame
+        return self.first + at
+
+
+FENCE = Fence()
+
+
+@given(programs(), FRAMES)
+def test_no_program_touches_a_byte_outside_of_the_frame(program: Program, frames: list[bytes]) -> None:
+    code = bpf.compile(program)
+    for frame in frames:
+        for last in (True, False):
+            assert calls(code.address, FENCE.put(frame, last), len(frame), len(frame)) == interpret(program, frame)
+
+
 def libpcap() -> Any:
     """libpcap's interpreter: ``bpf_filter(program, frame, wire, captured)``."""
     name = ctypes.util.find_library("pcap")
@@ -79,6 +114,19 @@ def test_compiled_programs_say_what_libpcap_says(program: Program, frames: list[
     image = b"".join(struct.pack("=HBBI", *step) for step in whole)
     for frame in frames:
         assert code(frame) == bpf_filter(image, frame, len(frame), len(frame))
+
+
+@pytest.mark.parametrize("length", [1000, 3000, 9000])
+def test_long_programs_say_what_the_interpreter_says(length: int) -> None:
+    program = [(LD_W, 0, 0, 0)]
+    for k in range(length):
+        program += [(JEQ, 0, 1, 7 * k), (RET_K, 0, 0, k + 1)]
+    program.append((RET_A, 0, 0, 0))
+    code = bpf.compile(program)
+    for value in (0, 7, 8, 7 * (length - 1), 7 * length, WORD):
+        frame = value.to_bytes(4)
+        assert code(frame) == interpret(program, frame)
+    assert code(b"abc") == 0
 
 
 @pytest.mark.parametrize("shift", [0, 1, 31, 32, 33, 63, 64, WORD])
@@ -124,8 +172,8 @@ def test_a_loop_may_turn_as_often_as_the_frame_has_bytes() -> None:
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        ([], "1 to 4096 steps, got 0"),
-        ([(RET_K, 0, 0, 0)] * 4097, "got 4097"),
+        ([], "1 to 65536 steps, got 0"),
+        ([(RET_K, 0, 0, 0)] * 65537, "1 to 65536 steps, got 65537"),
         ([(LD_B, 0, 0, 0)], "must end in a return"),
         ([(RET_K, 0, 0, 1), (JEQ, 0, 0, 0)], "must end in a return, got code 0x15"),
         ([(JEQ, 1, 0, 0), (RET_K, 0, 0, 0)], "step 0, .*jumps out of the program, which has 2 steps"),
@@ -156,11 +204,6 @@ def test_whatever_is_given_is_refused_or_runs(program: Program) -> None:
     except GraphError:
         return
     assert code(bytes(range(32))) == interpret([*program, (RET_K, 0, 0, 1)], bytes(range(32)))
-
-
-@kernel
-def calls(code, frame, captured, wire):
-    return call_filter(code, frame, captured, wire)
 
 
 def test_a_kernel_calls_it_by_its_address() -> None:

@@ -1,5 +1,6 @@
 """What two hosts must be able to do over any bridge of ours, as they do it over the kernel's: its own stacks say so."""
 
+import contextlib
 import random
 from typing import Any
 
@@ -10,6 +11,7 @@ from tests.live.sockets import frame_socket, ping_pong, receive_frame, send_file
 FLOOD = 100_000_000  # bytes
 FILE = 8_000_000
 JUMBO = 9000
+BIG = "185000"  # of IPv6: BIG TCP
 TAGS = {
     "untagged": b"",
     "vlan": bytes.fromhex("8100 2065"),
@@ -77,6 +79,15 @@ class Acceptance:
         for host in ("a", "b"):
             wrong = {name: n for name, n in bridge.counters(host).items() if "CsumError" in name and n}
             assert not wrong, f"host {host}: {wrong}"
+
+    def test_packets_of_more_than_64_kB_arrive_where_interfaces_make_them(self, bridge: Bridge) -> None:
+        for space, name in bridge.interfaces():
+            with contextlib.suppress(AssertionError):  # a tap makes none
+                bridge.lab.ip(space, "link", "set", name, "gso_max_size", BIG, "gro_max_size", BIG)
+        sent = random.Random(23).randbytes(FILE)
+        for sender, receiver in (("a", "b"), ("b", "a")):
+            assert send_file(bridge.lab, sender, receiver, bridge.address(receiver, 6), sent) == sent
+        self.test_no_checksum_was_wrong(bridge)
 
     def test_jumbo_frames_pass_once_every_interface_takes_them(self, bridge: Bridge) -> None:
         bridge.set_mtu(JUMBO)

@@ -7,17 +7,22 @@ changed: what the kernel hands over by default is what the ports must cope with.
 
 import contextlib
 import json
+import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+import pytest
 
 from tests.lab import Lab, laboratory
 
 HOSTS = ("a", "b")
+PROGRAMS = ("iperf3", "ping", "nstat", "ethtool")
 KERNEL = "kernel"  # the kind of bridge that is Linux's own: what every test here holds for, whoever forwards
 PATIENCE_S = 60.0
+Join = Callable[[Lab, Any, Any], list[Any]]
 
 
 @dataclass
@@ -79,14 +84,22 @@ class Bridge:
 
 
 @contextlib.contextmanager
-def bridged(kinds: tuple[str, str]) -> Iterator[Bridge]:
-    """Two hosts joined by ports of two kinds, or by the kernel; all is gone at the end."""
+def bridged(kinds: tuple[str, str], join: Join | None = None, workers: int = 1) -> Iterator[Bridge]:
+    """Two hosts joined by ports of two kinds, or by the kernel; all is gone at the end.
+
+    ``join`` makes the chains between the two ports, which else are the shortest ones.
+    """
+    for program in PROGRAMS:
+        if not shutil.which(program):
+            pytest.skip(f"{program} is not installed")
     with laboratory() as lab:
         for kind, host in zip(kinds, HOSTS):
             lab.space(host)
             if kind != "tap":
                 lab.veth(f"{host}/eth", f"f/{host}0")
-        with forwarding(lab, kinds) as running:
+                for space, name in ((host, "eth"), ("f", f"{host}0")) if workers > 1 else ():
+                    lab.do(space, "ethtool", "-L", name, "rx", str(workers), "tx", str(workers))
+        with forwarding(lab, kinds, join or straight, workers) as running:
             for number, host in enumerate(HOSTS, 1):
                 lab.ip(host, "link", "set", "eth", "up")
                 lab.address(f"{host}/eth", f"10.7.0.{number}/24", f"fd07::{number}/64")
@@ -97,7 +110,7 @@ def bridged(kinds: tuple[str, str]) -> Iterator[Bridge]:
 
 
 @contextlib.contextmanager
-def forwarding(lab: Lab, kinds: tuple[str, str]) -> Iterator[Any]:
+def forwarding(lab: Lab, kinds: tuple[str, str], join: Join, workers: int) -> Iterator[Any]:
     """Within, what comes in on either side goes out on the other; yields the run, where it is one of ours."""
     if kinds == (KERNEL, KERNEL):
         lab.ip("f", "link", "add", "bridge", "type", "bridge")
@@ -108,8 +121,13 @@ def forwarding(lab: Lab, kinds: tuple[str, str]) -> Iterator[Any]:
     import wirespeed as ws
 
     a, b = (ws.port(port_word(lab, kind, host)) for kind, host in zip(kinds, HOSTS))
-    with ws.start(a >> b, b >> a) as running:
+    with ws.start(*join(lab, a, b), workers=workers) as running:
         yield running
+
+
+def straight(lab: Lab, a: Any, b: Any) -> list[Any]:
+    """What comes in on either side goes out on the other as it is."""
+    return [a >> b, b >> a]
 
 
 def port_word(lab: Lab, kind: str, host: str) -> str:

@@ -39,16 +39,23 @@ def receive_frame(source: socket.socket, source_address: bytes) -> bytes:
         return data
 
 
-def send_file(lab: Lab, sender: str, receiver: str, address: str, data: bytes) -> bytes:
-    """Send bytes over one TCP connection; what has arrived at its end."""
+def send_file(
+    lab: Lab, sender: str, receiver: str, address: str, data: bytes, ports: tuple[int, int] | None = None
+) -> bytes:
+    """Send bytes over one TCP connection; what has arrived at its end.
+
+    ``ports`` are the one that is called and the one that answers, where somebody on the way makes one of the other.
+    """
+    called, answering = ports or (0, 0)
     with inside(lab.space(receiver)):
-        server = socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        server = socket.create_server((address, answering), family=family)
     with inside(lab.space(sender)):
         client = socket.socket(server.family)
     client.settimeout(PATIENCE_S)
     server.settimeout(PATIENCE_S)
     with server, client:
-        client.connect(server.getsockname())
+        client.connect((address, called or server.getsockname()[1]))
         connection, _ = server.accept()
         sending = threading.Thread(target=_send_whole, args=(client, data))
         sending.start()

@@ -236,6 +236,16 @@ def test_a_filter_that_the_ports_link_type_cannot_have_closes_it_again() -> None
     assert element.closed == 1
 
 
+def test_what_only_the_kernel_can_tell_is_for_ports_whose_kernel_filters() -> None:
+    element = Attaching(True)
+    put_on(element, "ifindex 3 and vlan 7")
+    assert isinstance(element.open("source", 1), AttachingPart)
+    with pytest.raises(GraphError, match="'ifindex' is told by the kernel only"):
+        element.open("sink", 1)
+    with pytest.raises(GraphError, match="'ifindex' is told by the kernel only"):
+        run(port("null:count=1,filter=ifindex 3 and vlan 7") >> port("null:"))
+
+
 def test_a_filter_attached_to_a_socket_keeps_what_does_not_match_from_it() -> None:
     large = WEB + bytes(1400)
     with laboratory() as lab:

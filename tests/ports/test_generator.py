@@ -436,7 +436,7 @@ def test_a_paced_source_makes_one_packet_and_says_when_the_next_is_due(pool):
     with driver(port("generator:rate=1pps"), pool) as one:
         assert len(one.receive()) == 1
         state = paced(one)
-        assert one.head.due_ns == state.pacer.anchor + 10**9
+        assert one.head.due_ns == state.pacer.anchor + 10**9 - pacing.WAKING_NS
         assert one.receive() == []
 
 
@@ -454,7 +454,7 @@ def test_a_source_that_is_late_catches_up_and_its_schedule_does_not_move(pool):
         rewind(one, 2050 * 10**9)
         assert [len(one.receive()) for _ in range(4)] == [8, 8, 4, 0]
         state = paced(one)
-        assert one.head.due_ns == state.pacer.anchor + 2100 * 10**9
+        assert one.head.due_ns == state.pacer.anchor + 2100 * 10**9 - pacing.WAKING_NS
         assert one.part.counters()["latest_ns"] >= 1950 * 10**9
 
 

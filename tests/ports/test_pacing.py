@@ -131,7 +131,7 @@ def test_the_anchor_is_set_once(memory):
 def test_the_worker_is_told_when_the_next_packet_is_due(memory):
     dues(memory, parse_rate("2pps"), [64], now=5)
     ask(memory[0], memory[1])
-    assert Head.at(memory[1]).due_ns == 5 + 500_000_000
+    assert Head.at(memory[1]).due_ns == 5 + 500_000_000 - pacing.WAKING_NS
 
 
 @pytest.mark.parametrize("rate", [Rate(Fraction(1, 10**10), "pps"), Rate(Fraction(1, 2), "bps")])

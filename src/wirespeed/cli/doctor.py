@@ -59,6 +59,7 @@ def examine() -> Iterator[Finding]:
     yield from _memory()
     yield from _compiler()
     yield from _ports()
+    yield from _interfaces()
 
 
 def _system() -> Iterator[Finding]:
@@ -140,6 +141,7 @@ def _cache(cache: Any) -> Finding:
 
 def _ports() -> Iterator[Finding]:
     """A class of ports may have ``obstacle()``: what is missing on this machine, in a sentence, or None."""
+    from wirespeed.observe import obstacles
     from wirespeed.ports import KINDS, kind_class
 
     for kind in KINDS:
@@ -150,8 +152,21 @@ def _ports() -> Iterator[Finding]:
                 f"port {kind}:", "bad", f"cannot be imported: {error}", "pip install --force-reinstall wirespeed"
             )
             continue
-        obstacle = getattr(port_class, "obstacle", lambda: None)()
-        if obstacle:
+        if obstacle := obstacles.obstacle(kind, port_class):
             yield Finding(f"port {kind}:", "note", obstacle)
         else:
-            yield Finding(f"port {kind}:", "ok", f"ready, {getattr(port_class, 'NEEDS', 'needs no privilege')}")
+            yield Finding(f"port {kind}:", "ok", f"ready; needs {obstacles.needs(kind, port_class)}")
+
+
+def _interfaces() -> Iterator[Finding]:
+    from wirespeed.errors import WirespeedError
+    from wirespeed.observe.interfaces import seen
+
+    try:
+        found = [one for one in seen() if one.carries]
+    except (OSError, WirespeedError) as error:
+        yield Finding("interfaces", "note", f"the kernel does not tell: {error}")
+        return
+    up = [f"{one.name} ({', '.join((one.driver or one.kind or 'no driver', *one.xdp[:2]))})" for one in found if one.up]
+    text = ", ".join(up) or "none is up"
+    yield Finding("interfaces", "ok", f"{text}; `wirespeed ports` has all {len(found)}")

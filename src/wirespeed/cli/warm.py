@@ -23,6 +23,7 @@ def main(arguments: Any) -> int:
         compile_stages()
         rehearse(functions)
         rehearse_rings()
+        rehearse_filters()
         rehearse_distributor()
     print(table())
     print(f"in {cache.root()}")
@@ -83,6 +84,13 @@ def rehearse_rings() -> None:
         staged.dequeue_burst(2)
     with ws.PacketPool(64) as pool:
         pool.free(pool.alloc(4))
+
+
+def rehearse_filters() -> None:
+    """Filter a little, on ports and as a stage, so that what publishes a program is compiled."""
+    import wirespeed as ws
+
+    ws.run(ws.port("generator:count=64,filter=udp") >> ws.filter("tcp") >> ws.port("null:filter=ip"))
 
 
 def rehearse_distributor() -> None:

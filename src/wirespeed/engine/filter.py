@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from wirespeed.core.element import Element
+from wirespeed.core.frame import as_packets
 from wirespeed.core.stage import FIRST_REASON, Head, Placement, Site, drop, emit
 from wirespeed.errors import GraphError
+from wirespeed.jit import bpf
 from wirespeed.jit.intrinsics import load_handle, store_i64
 from wirespeed.jit.kernel import stage
 from wirespeed.jit.layout import layout
@@ -46,11 +48,25 @@ def divide(state, burst, n):
 
 
 class FilterStage(Element):
-    """Made by :func:`filter`; ``filter`` is the expression."""
+    """Made by :func:`filter`; ``filter`` is the expression.  It can be called with a packet: see :meth:`__call__`."""
 
     def __init__(self, expression: Any) -> None:
         self.filter = Filter(expression)
+        if self.filter.kernel_only:
+            self.filter.program(LINKTYPE_ETHERNET)  # which says why it cannot be
         self.name = f"filter:{expression}"
+        self._codes: dict[int, bpf.MachineCode] = {}
+
+    def __call__(self, frame: Any) -> bool:
+        """Whether it matches one packet: bytes, a :class:`wirespeed.Packet`, or anything with ``__bytes__``.
+
+        What does not say its link type is an Ethernet frame.  Raises :class:`GraphError` for a link type that the
+        expression cannot be applied to.
+        """
+        (packet,) = as_packets([frame])
+        if packet.link not in self._codes:
+            self._codes[packet.link] = bpf.compile(self.filter.program(packet.link).instructions)
+        return self._codes[packet.link](packet.data, max(packet.wire, packet.length)) != 0
 
     def open(self, role: str, workers: int) -> "FilterPart":
         """Ready for one run."""
@@ -87,7 +103,8 @@ class FilterPart:
 def filter(expression: str) -> FilterStage:
     """A stage that lets pass what an expression of the pcap-filter language matches, such as ``tcp port 80``.
 
-    ``source >> ws.filter("udp") >> sink`` drops the rest; ``>> (matching, rest)`` sends it elsewhere.  Raises
-    :class:`GraphError` with the place in the expression of what is wrong.
+    ``source >> ws.filter("udp") >> sink`` drops the rest; ``>> (matching, rest)`` sends it elsewhere.  Called with a
+    packet, ``ws.filter("udp")(frame)``, it says whether it matches.  Raises :class:`GraphError` with the place in the
+    expression of what is wrong.
     """
     return FilterStage(expression)

@@ -20,7 +20,7 @@ words.  The worker leaves when ``stop`` is set, or when all sources are done and
 import numpy as np
 
 from wirespeed.core.free import free_bulk
-from wirespeed.core.stage import FUNCTION_ERROR, OUTPUT_FULL, WORKED, Head, Outbox, free_box
+from wirespeed.core.stage import FULL, FUNCTION_ERROR, OUTPUT_FULL, WAITS, WORKED, Head, Outbox, free_box
 from wirespeed.jit.atomics import load_acquire, load_relaxed, store_relaxed, store_release
 from wirespeed.jit.intrinsics import call_stage, copy, cycles, load_u64, move, pause, store_u64
 from wirespeed.jit.kernel import kernel
@@ -29,7 +29,7 @@ from wirespeed.jit.libc import futex_wait, monotonic_ns, sys_poll, sys_sleep
 
 i64, u64, u32 = np.int64, np.uint64, np.uint32
 SOURCE, STAGE, SINK = 0, 1, 2
-BLOCKED, FULL = 1, 2  # why the sources of a group are not asked: a sink has packets pending, or a stage is full
+BLOCKED, HELD_BACK = 1, 2  # why the sources of a group are not asked: a sink has packets pending, or a stage is full
 SAMPLE = 16  # one round in so many is timed
 SPIN_ROUNDS = 256  # idle rounds before the worker sleeps
 SLEEP_NS = 1_000_000  # longest sleep, so that a signal that was missed costs a millisecond
@@ -150,6 +150,8 @@ def hand_along(w, number, burst, n, timed):
                 return
             left = invoke(w, number, node, burst, n, timed)
             node.packets_out += u64(n - left)
+            if Head(node.state).held > 0:
+                w.pending = 1
             if left > 0:
                 node.refused += u64(left)
                 postpone(w, node, burst, left)
@@ -219,8 +221,8 @@ def tick(w):
             node.packets_out += u64(left)
             hand_along(w, node.next, w.burst, left, False)
             moved += left
-        if Head(node.state).full != 0:
-            store_u64(w.blocked + 8 * i64(node.group), u64(FULL))
+        if Head(node.state).full == FULL:
+            store_u64(w.blocked + 8 * i64(node.group), u64(HELD_BACK))
     return moved
 
 
@@ -254,13 +256,15 @@ def ask_sources(w, timed):
 
 @kernel
 def waiting(w):
-    """How many packets are in pending boxes, outboxes and stages."""
+    """How many packets are on their way in pending boxes, outboxes and stages."""
     n = i64(0)
     for e in range(w.n_edges):
         n += Outbox(Edge(w.edges + EDGE * e).box).length
     for number in range(w.n_nodes):
         node = Node(w.nodes + NODE * number)
-        n += node.pending.length + Head(node.state).held
+        n += node.pending.length
+        if Head(node.state).full != WAITS:  # for what waits for more to come, no more comes
+            n += Head(node.state).held
     return n
 
 

@@ -6,7 +6,8 @@ A program is a sequence of (code, jt, jf, k), as libpcap makes it and ``struct s
 function of LLVM's: the accumulator, the index register and the scratch memory are variables on the stack that LLVM turns
 into registers, every target of a jump begins a basic block.  A load is compared with ``captured``; one beyond it rejects
 the packet (the function returns 0), as do division and remainder by zero.  LLVM leaves out each comparison that a larger
-one before it has decided.  Offsets are added in 64 bits, so that none wraps; a shift by 32 or more leaves 0.
+one before it has decided.  That takes some 10 ms; LLVM makes less of an effort at programs of thousands of steps, which
+would take it many seconds.  Offsets are added in 64 bits, so that none wraps; a shift by 32 or more leaves 0.
 
 A jump backward, which only libpcap's ``protochain`` makes, is allowed as often as the packet has bytes: a loop that
 reads each byte once comes to its end, and any other rejects the packet instead of holding up its worker.
@@ -37,7 +38,8 @@ from wirespeed.errors import GraphError
 
 Step = tuple[int, int, int, int]
 
-MOST_STEPS = 4096  # BPF_MAXINSNS, include/uapi/linux/bpf_common.h
+MOST_STEPS = 1 << 16  # Linux takes 4096 (BPF_MAXINSNS), libpcap in a process any number
+EFFORT = {1024: (2, 2), 4096: (1, 2), MOST_STEPS: (0, 0)}  # for programs up to so long: LLVM's levels (passes, code)
 CELLS = 16  # BPF_MEMWORDS, include/uapi/linux/filter.h
 KEPT = 64  # programs that stay compiled when nobody uses them
 WORD = 0xFFFFFFFF
@@ -161,10 +163,11 @@ def _target() -> tuple[Any, str, str]:
 def _optimised(program: tuple[Step, ...]) -> tuple[Any, Any]:
     """The program as a module of LLVM's, and the machine that it was optimised for."""
     target, cpu, features = _target()
-    machine = target.create_target_machine(cpu, features, opt=2, reloc="default", codemodel="jitdefault", jit=True)
+    passes, level = next(levels for most, levels in EFFORT.items() if len(program) <= most)
+    machine = target.create_target_machine(cpu, features, opt=level, reloc="default", codemodel="jitdefault", jit=True)
     module = llvm.parse_assembly("\n".join(_function(program)))
     module.triple = llvm.get_default_triple()
-    tuning = llvm.create_pipeline_tuning_options(speed_level=2)
+    tuning = llvm.create_pipeline_tuning_options(speed_level=passes)
     tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)

@@ -7,11 +7,12 @@ import numpy as np
 
 from wirespeed.core.chain import copy_in
 from wirespeed.core.clone import copy_packet
+from wirespeed.core.free import free_segments
 from wirespeed.core.packet import PARTIAL, SHOWING, SPECIAL, Packet, refcnt
 from wirespeed.jit.intrinsics import copy
 from wirespeed.jit.kernel import kernel
 
-u16, i64 = np.uint16, np.int64
+u16, u32, i64 = np.uint16, np.uint32, np.int64
 
 
 @kernel(inline=True)
@@ -71,3 +72,40 @@ def copy_range(target, at, source, offset, size):
         if offset >= i64(p.length):
             source, offset = p.next, i64(0)
     return source, offset
+
+
+@kernel
+def shorten(cache, handle, length):
+    """Cut a packet down to ``length`` bytes, and free the segments that have none of them."""
+    p = Packet(handle)
+    if length >= i64(p.total):
+        return
+    end, left, segments = handle, length, i64(1)
+    while left > i64(Packet(end).length):
+        left -= i64(Packet(end).length)
+        end = Packet(end).next
+        segments += 1
+    rest = Packet(end).next
+    Packet(end).length = u32(left)
+    Packet(end).next = 0
+    p.segments = u16(segments)
+    p.total = u32(length)
+    if rest != 0:
+        free_segments(cache, rest)
+
+
+@kernel
+def own(cache, handle, size):
+    """The packet, or a copy in its place, that nobody else sees and whose first segment has its first ``size`` bytes.
+
+    0, and the packet is as it was, when the pool has too few packets or no buffer has so many bytes.
+    """
+    if is_alone(handle) and i64(Packet(handle).length) >= size:
+        return handle
+    new = copy_whole(cache, handle)
+    if new != 0 and i64(Packet(new).length) < size:
+        free_segments(cache, new)
+        return i64(0)
+    if new != 0:
+        free_segments(cache, handle)
+    return new

@@ -38,10 +38,11 @@ from wirespeed.jit.intrinsics import (
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import layout
 from wirespeed.net.checksum import fill_ipv4
+from wirespeed.net.completion import complete
 from wirespeed.net.dissect import dissect
 from wirespeed.net.excerpt import copy_range, copy_whole, is_alone, seek, tell
 from wirespeed.net.layer import DSTOPTS, ETH, FRAGMENT, HOPOPTS, IPV4, IPV6, MAX_LAYERS, ROUTING, Layer
-from wirespeed.net.offload import BAD_OFFLOAD, NEEDS_FRAGMENT, NO_PACKET, TOO_LONG, complete
+from wirespeed.net.offload import BAD_OFFLOAD, NEEDS_FRAGMENT, NO_PACKET, TOO_LONG
 from wirespeed.net.outline import HEADERS, LAYER
 from wirespeed.net.protocol import PROTO_FRAGMENT
 
@@ -64,8 +65,9 @@ Division = layout(
         ("place", "i8"),  # offset of that in the whole datagram
         ("more", "i8"),  # 1 when the packet is a fragment that others follow
         ("dont", "i8"),  # the flag that forbids it, in its place
-        ("field", "i8"),  # IPv6: offset of the fragment header in the headers
-        (None, 48),
+        ("field", "i8"),  # IPv6: offset of the fragment header in the headers,
+        ("pointer", "i8"),  # and where it is named
+        (None, 40),
         ("template", "u8", (HEADERS + 64) // 8),  # the headers of the next fragment
         ("layers", "u8", MAX_LAYERS * LAYER // 8),
     ],
@@ -98,7 +100,8 @@ def _divide6(d, n, number, known, total):
     length = i64(load_be16(ip + 4))
     d.end = d.l3 + 40 + length if length else total
     d.field, d.place, d.more, d.dont = d.l3 + 40, i64(0), i64(0), i64(0)
-    pointer, before = d.l3 + 6, d.l3 + 6  # where the next header is named, up to the layer that is looked at
+    d.pointer = d.l3 + 6
+    before = d.pointer  # where the layer that is looked at is named
     existing = False
     for i in range(number + 1, n):
         layer = Layer(d.layers + LAYER * i)
@@ -106,11 +109,11 @@ def _divide6(d, n, number, known, total):
         if layer.whole == 0 or (kind != HOPOPTS and kind != ROUTING and kind != DSTOPTS and kind != FRAGMENT):
             break
         if kind == FRAGMENT:
-            d.field, pointer, existing = at, before, True
+            d.field, d.pointer, existing = at, before, True
             break
         before = at
         if kind == HOPOPTS or kind == ROUTING:
-            d.field, pointer = at + i64(layer.length), at
+            d.field, d.pointer = at + i64(layer.length), at
     d.begin = d.field + 8 if existing else d.field
     if d.begin > d.end or d.end > total or d.begin > known:
         return False
@@ -119,10 +122,10 @@ def _divide6(d, n, number, known, total):
         word = i64(load_be16(header + 2))
         d.place, d.more = word & 0xFFF8, word & 1
     else:
-        store_u8(header, load_u8(d.template + pointer))
+        store_u8(header, load_u8(d.template + d.pointer))
         store_u8(header + 1, 0)
         store_be32(header + 4, crc32c(u32(0xFFFFFFFF), u64(cycles()) ^ u64(ip) << u64(32)))
-        store_u8(d.template + pointer, PROTO_FRAGMENT)
+        store_u8(d.template + d.pointer, PROTO_FRAGMENT)
     d.first = d.later = d.field + 8
     return True
 

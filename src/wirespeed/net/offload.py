@@ -23,11 +23,11 @@ Thread rules: who completes or announces a packet is alone with it, for its byte
 
 import numpy as np
 
-from wirespeed.core.chain import copy_in
-from wirespeed.core.packet import PARTIAL, Packet, copy_out
-from wirespeed.jit.intrinsics import copy, fill, load_be16, load_u8, load_u16, stack, store_be16, store_u32
+from wirespeed.core.packet import PARTIAL, Packet
+from wirespeed.jit.intrinsics import copy, fill, load_be16, load_u8, stack
 from wirespeed.jit.kernel import kernel
-from wirespeed.net.checksum import crc32c_bytes, l4_sum, machine_sum, udp_sent
+from wirespeed.net.checksum import l4_sum
+from wirespeed.net.completion import complete, in_bounds, partial_start, write16
 from wirespeed.net.layer import SCTP, TCP, UDP
 from wirespeed.net.outline import ANYWHERE, Outline, field_place, outline, pseudo_sum
 from wirespeed.net.virtio_net import (
@@ -58,124 +58,6 @@ DROPS = {
     "no_packet": "The pool had no packets for the frames to be made",
 }
 """Why a packet with flag PARTIAL may be dropped; ports take these into their own reasons."""
-
-
-@kernel(inline=True)
-def read16(handle, offset):
-    """Two bytes at an offset of a packet, which has them, as a number in the machine's order."""
-    p = Packet(handle)
-    if offset + 2 <= i64(p.length):
-        return load_u16(p.buffer + i64(p.data) + offset)
-    at = stack(8)
-    copy_out(handle, offset, i64(2), at)
-    return load_u16(at)
-
-
-@kernel(inline=True)
-def write16(handle, offset, value):
-    """Write a number of two bytes in network order at an offset of a packet, which has them."""
-    p = Packet(handle)
-    if offset + 2 <= i64(p.length):
-        store_be16(p.buffer + i64(p.data) + offset, value)
-    else:
-        at = stack(8)
-        store_be16(at, value)
-        copy_in(handle, offset, i64(2), at)
-
-
-@kernel
-def range_sum(handle, offset, size):
-    """The machine's sum of ``size`` bytes from an offset of a packet, which has them, across its segments."""
-    total, done = u64(0), i64(0)
-    while handle != 0 and done < size:
-        p = Packet(handle)
-        length = i64(p.length)
-        if offset < length:
-            run = min(length - offset, size - done)
-            part = machine_sum(p.buffer + i64(p.data) + offset, run)
-            part = (part >> u64(32)) + (part & u64(0xFFFFFFFF))  # of 33 bits, so that 65,535 of them, shifted, fit
-            total += part << u64(8) if done & 1 else part  # a byte further on, its words have their bytes exchanged
-            done += run
-            offset = i64(0)
-        else:
-            offset -= length
-        handle = p.next
-    return total
-
-
-@kernel
-def range_crc(handle, offset, size):
-    """CRC-32C, not inverted, of ``size`` bytes from an offset of a packet, across its segments."""
-    value, done = u32(0xFFFFFFFF), i64(0)
-    while handle != 0 and done < size:
-        p = Packet(handle)
-        length = i64(p.length)
-        if offset < length:
-            run = min(length - offset, size - done)
-            value = crc32c_bytes(value, p.buffer + i64(p.data) + offset, run)
-            done += run
-            offset = i64(0)
-        else:
-            offset -= length
-        handle = p.next
-    return value
-
-
-@kernel
-def _complete_crc(handle, o):
-    """Write the checksum of an SCTP packet."""
-    at = stack(8)
-    store_u32(at, u32(0))
-    copy_in(handle, o.l4 + 8, i64(4), at)
-    store_u32(at, u32(~range_crc(handle, o.l4, o.end - o.l4)))  # lowest byte first: RFC 9260, appendix A
-    copy_in(handle, o.l4 + 8, i64(4), at)
-
-
-@kernel
-def complete_found(handle, o):
-    """Write the transport checksum of a packet by its :data:`Outline`."""
-    if o.kind == SCTP:
-        _complete_crc(handle, o)
-        return
-    place, size = o.l4 + field_place(o.kind), o.end - o.l4
-    without = u64(read16(handle, place) ^ u16(0xFFFF))  # as in l4_checksum: the field counts as 0
-    total = range_sum(handle, o.l4, size) + pseudo_sum(o, size) + without
-    value = l4_sum(i64(0), i64(0), total) ^ 0xFFFF
-    write16(handle, place, udp_sent(value) if o.kind == UDP else value)
-
-
-@kernel(inline=True)
-def partial_start(p):
-    """Where the sum of a packet with flag PARTIAL begins, negative if before its first byte."""
-    return i64(p.total) - i64(p.csum_tail)
-
-
-@kernel
-def _in_bounds(p):
-    """Whether the field that a packet names lies in it, and behind where the sum begins."""
-    start = partial_start(p)
-    return start >= 0 and i64(p.csum_offset) + 2 <= i64(p.csum_tail)
-
-
-@kernel
-def complete(handle):
-    """Compute the checksum of one frame, and clear its flag; False, and nothing changed, when the packet is damaged.
-
-    ``gso_size`` is not looked at: what is to be cut is for :func:`wirespeed.net.segmentation.segment`.
-    """
-    p, o = Packet(handle), Outline(stack(1152))
-    if not p.flags & PARTIAL:
-        return True
-    start, place = partial_start(p), i64(p.csum_offset)
-    if outline(handle, o, start, place, False):
-        complete_found(handle, o)
-    elif _in_bounds(p):
-        total = range_sum(handle, start, i64(p.csum_tail))
-        write16(handle, start + place, udp_sent(l4_sum(i64(0), i64(0), total) ^ 0xFFFF))
-    else:
-        return False
-    p.flags = u16(p.flags & ~PARTIAL)
-    return True
 
 
 @kernel
@@ -259,7 +141,7 @@ def _announce(handle, h):
     cut = p.gso_size != 0
     start, place = partial_start(p), i64(p.csum_offset)
     if not outline(handle, o, start, place, cut):
-        if cut or not _in_bounds(p):
+        if cut or not in_bounds(p):
             return False
         h.flags = NEEDS_CSUM
         h.csum_start = u16(start)

@@ -41,20 +41,12 @@ from wirespeed.jit.intrinsics import (
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import layout
 from wirespeed.net.checksum import fill_ipv4, l4_sum
+from wirespeed.net.completion import complete, complete_found, partial_start, range_sum, write16
 from wirespeed.net.excerpt import copy_range, copy_whole, is_alone, seek, tell
 from wirespeed.net.fragmentation import fragment
 from wirespeed.net.layer import ETH, GRE, IPV4, IPV6, LLC, PPPOE, SCTP, TCP, UDP, VLAN, Layer
 from wirespeed.net.link import LINKTYPE_ETHERNET, by_ethertype
-from wirespeed.net.offload import (
-    BAD_OFFLOAD,
-    NO_PACKET,
-    TOO_LONG,
-    complete,
-    complete_found,
-    partial_start,
-    range_sum,
-    write16,
-)
+from wirespeed.net.offload import BAD_OFFLOAD, NO_PACKET, TOO_LONG
 from wirespeed.net.outline import LAYER, OUTLINE, Outline, jumbo_length, outline
 from wirespeed.net.virtio_net import GSO_UDP
 

@@ -27,12 +27,13 @@ NETDEV_CMD_DEV_GET, NETDEV_A_DEV_IFINDEX, NETDEV_A_DEV_XDP_FEATURES = 1, 1, 3  #
 XDP_FEATURES = {0: "native", 3: "zero-copy", 5: "long frames"}  # NETDEV_XDP_ACT_BASIC, XSK_ZEROCOPY, RX_SG
 SIOCETHTOOL, ETHTOOL_GDRVINFO = 0x8946, 0x3  # sockios.h, ethtool.h
 DRIVER_SIZE, DRIVER = 196, slice(4, 36)  # struct ethtool_drvinfo
+ETHTOOL_GCHANNELS, CHANNELS = 0x3C, struct.Struct("=9I")  # struct ethtool_channels
 OFFLOADS = {0x14: "rx checksums", 0x16: "tx checksums", 0x1E: "tso", 0x23: "gso", 0x2B: "gro"}  # ETHTOOL_G*
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One interface; ``queues`` are those for receiving and for transmitting, ``carries`` whether ports know its link.
+    """One interface; ``queues`` are those in use for receiving and for transmitting, ``carries`` whether ports know its link.
 
     ``xdp`` has what its driver can do (``native``, ``zero-copy``, ``long frames``), ``attached`` how a program runs there
     now, or nothing.
@@ -77,12 +78,18 @@ def _seen(asking: socket.socket, fixed: tuple[int, ...], told: netlink.Attribute
         driver=os.fsdecode(_ethtool(asking, name, ETHTOOL_GDRVINFO, DRIVER_SIZE)[DRIVER].rstrip(b"\0")),
         up=flags & (IFF_UP | IFF_RUNNING) == IFF_UP | IFF_RUNNING,
         mtu=_number(told.get(IFLA_MTU, b"")),
-        queues=(_number(told.get(IFLA_NUM_RX, b"")), _number(told.get(IFLA_NUM_TX, b""))),
+        queues=_queues(asking, name) or (_number(told.get(IFLA_NUM_RX, b"")), _number(told.get(IFLA_NUM_TX, b""))),
         carries=hardware in LINK_TYPES,
         offloads=tuple(word for code, word in OFFLOADS.items() if _number(_ethtool(asking, name, code, 8)[4:8])),
         xdp=tuple(word for bit, word in XDP_FEATURES.items() if can >> bit & 1),
         attached=ATTACHED.get(_number(attached), ""),
     )
+
+
+def _queues(asking: socket.socket, name: str) -> tuple[int, int] | None:
+    """Queues that are in use; of those that an interface was made with some may be idle.  None: it does not say."""
+    *_, rx, tx, _, both = CHANNELS.unpack(_ethtool(asking, name, ETHTOOL_GCHANNELS, CHANNELS.size))
+    return (rx + both, tx + both) if rx + both else None
 
 
 def _number(value: bytes) -> int:

@@ -14,6 +14,7 @@ from wirespeed.ports.options import Option
 KINDS = {
     "pcap": ("wirespeed.ports.pcap", "PcapPort"),
     "generator": ("wirespeed.ports.generator", "GeneratorPort"),
+    "checker": ("wirespeed.ports.checker.element", "CheckerPort"),
     "memory": ("wirespeed.ports.memory", "MemoryPort"),
     "null": ("wirespeed.ports.null", "NullPort"),
     "packet": ("wirespeed.ports.packet.port", "PacketPort"),

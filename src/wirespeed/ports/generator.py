@@ -65,6 +65,7 @@ class GeneratorPort(Element):
         "seed": Option("count", "1", "of all that is drawn at random", options.count(0, 1 << 63)),
         "checksums": Option("yes/no", "yes", "put checksums right", options.flag),
         "rate": Option("rate", None, "packets (pps) or bits of frames (bps) a second; none: no limit", options.rate),
+        "overhead": pacing.OVERHEAD,
         "count": Option("count", None, "packets in all; no end when not set", options.count(0)),
         "trailer": Option("yes/no", "no", "end each frame in a number and a time, for checker:", options.flag),
         "stream": Option(
@@ -81,6 +82,7 @@ class GeneratorPort(Element):
         self.name = "generator:"
         values = options.read(self.KIND, self.OPTIONS, given)
         self.rate: options.Rate | None = values["rate"]
+        self.overhead = pacing.overhead(values["overhead"])
         self.count: int | None = values["count"]
         self.seed: int = values["seed"]
         self.checksums: bool = values["checksums"]
@@ -101,6 +103,7 @@ class GeneratorPort(Element):
             self.variations,
             self.count,
             self.rate,
+            self.overhead,
             self.seed,
             self.checksums,
             self.trailer,

@@ -44,6 +44,7 @@ class Stream:
     variations: list[Variation]
     count: int | None
     rate: Rate | None
+    overhead: int  # bytes that a rate in bits counts for each frame beside its own
     seed: int
     checksums: bool
     trailer: int | None  # number of the first worker's stream
@@ -80,7 +81,8 @@ class GeneratorPart:
         if stream.rate:
             after = Fraction(site.worker, site.workers) if stream.rate.unit == "pps" else 0
             state.paced = 1
-            pacing.init(address + State.offset("pacer"), pacing.share(stream.rate, site.workers), after=after)
+            pacer, part = address + State.offset("pacer"), pacing.share(stream.rate, site.workers)
+            pacing.init(pacer, part, after=after, overhead=stream.overhead)
         self._states.append(state)
         return Placement(generate.address, address, keep=self)
 
@@ -97,10 +99,17 @@ class GeneratorPart:
             state.seal = (SEAL_IP if under & IN_IP else 0) | (SEAL_TRANSPORT if under & IN_TRANSPORT else 0)
 
     def counters(self) -> dict[str, int | str]:
-        """With a rate: what was asked for, and how late the latest packet was."""
-        if not self.stream.rate:
+        """With a rate: what was asked for and what came of it, and how late the latest packet was."""
+        rate, states = self.stream.rate, [state for state in self._states if state.made]
+        if not rate:
             return {}
-        return {"rate": str(self.stream.rate), "latest_ns": max((s.latest_ns for s in self._states), default=0)}
+        told: dict[str, int | str] = {"rate": str(rate), "latest_ns": max((s.latest_ns for s in states), default=0)}
+        if states:
+            packets = sum(int(s.made) for s in states)
+            size = sum(int(s.head.bytes) for s in states) + self.stream.overhead * packets
+            elapsed = max(s.last_ns for s in states) - min(s.pacer.anchor for s in states)
+            told["achieved"] = pacing.achieved(rate, packets, size, int(elapsed))
+        return told
 
     def close(self) -> None:
         """Give the rendered frames' memory back."""

@@ -68,11 +68,14 @@ State = layout(
         ("paced", "i8"),
         ("trailer", "i8"),  # 1: packets carry trailers,
         ("stream", "i8"),  # of this stream
+        ("scratch", "u1", 24),  # for one that lies in several segments
         # moving
         ("left", "i8"),  # packets still to make; negative: no end
         ("slot", "i8"),
         ("sequence", "i8"),  # number of the next packet in its stream
         ("latest_ns", "i8"),  # how late the latest packet was
+        ("made", "i8"),  # packets made at a rate,
+        ("last_ns", "i8"),  # and when the last of them were, on the monotonic clock
         ("epoch", "i8"),  # what makes a time since 1970 of one on the monotonic clock
         ("pacer", Pacer),
     ],
@@ -207,7 +210,7 @@ def seal_burst(s, burst, n, first):
 @kernel
 def write_trailers(s, burst, n, first):
     """Write a trailer to the end of each of ``n`` packets, and add it to the sum under its checksum."""
-    slot, sequence, sums, scratch = first, s.sequence, s.sums, s.head.scratch
+    slot, sequence, sums, scratch = first, s.sequence, s.sums, s.scratch
     now = realtime_ns()
     for i in range(n):
         t = template_at(s.templates, s.pattern, slot)
@@ -254,6 +257,9 @@ def make_paced(state, burst, n):
         readmit(s, due, part, first, made)
     for i in range(made):
         Packet(load_handle(burst + 8 * i)).time = s.epoch + load_i64(s.dues + 8 * i)
+    if made > 0:
+        s.made += made
+        s.last_ns = now
     sleep_until_due(pacer, state)
     return made
 

@@ -7,9 +7,12 @@ interval as an exact fraction of nanoseconds, packet k is due at ``anchor + floo
 whole nanoseconds and the rest of that product and adds to both, so nothing is ever rounded twice and nothing overflows,
 however many packets there are.  A source that was held up is late and catches up; its schedule does not move.
 
-A rate in packets takes each packet for one unit, a rate in bits each byte of its frame.  A source calls
+A rate in packets takes each packet for one unit, a rate in bits each byte of its frame, and, where a rate is that of a
+line, so many bytes more for each (``overhead``): on Ethernet 24, for preamble, check sequence and gap.  A source calls
 :func:`begin` once it can send, then for each packet compares :func:`due` with the clock and calls :func:`advance`;
-:func:`sleep_until_due` tells the worker when to come back.  Workers that share a rate get :func:`share` of it.
+:func:`sleep_until_due` tells the worker when to come back.  That is ``WAKING_NS`` earlier, for a sleep ends late: by the
+timer's slack, 50 us, and what it takes to wake a thread.  The rest is waited for awake, so that gaps of a few
+microseconds are held, where the core is not another's at that moment.  Workers that share a rate get :func:`share` of it.
 
 A fraction whose denominator exceeds 2^40 is replaced by the nearest one that does not: over 2^33 packets that is less
 than 2^-7 ns.  A frame counts for at most 2^22 bytes (4 MB, more than any real one), so that the products fit.
@@ -23,14 +26,25 @@ from wirespeed.core.stage import Head
 from wirespeed.errors import GraphError
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import layout
-from wirespeed.ports.options import Rate
+from wirespeed.ports import options
+from wirespeed.ports.options import Option, Rate
 
 i64 = np.int64
 SECOND_NS = 10**9
 MOST_BYTES = 1 << 22
+WAKING_NS = 80_000
 FINEST = 1 << 40
 SLOWEST_BPS = 1  # slower, and one large frame would take longer than 64 bits of nanoseconds
 SLOWEST_PPS = Fraction(1, 10**9)
+# IEEE 802.3: 7 bytes of preamble, 1 of delimiter, 4 of check sequence, 12 of gap.
+ETHERNET_OVERHEAD = 24
+OVERHEAD = Option(
+    "bytes",
+    "0",
+    "bytes that a rate in bits counts for each frame beside its own; wire: the 24 of Ethernet",
+    options.either(options.count(0, 1024, "24"), "wire"),
+)
+
 
 Pacer = layout(
     "Pacer",
@@ -41,6 +55,7 @@ Pacer = layout(
         ("rest", "i8"),  # and the rest, in units of 1/fraction ns
         ("fraction", "i8"),
         ("bytewise", "i8"),  # 1: a unit is a byte, 0: a packet
+        ("overhead", "i8"),  # bytes that a frame counts for beside its own
         ("anchor", "i8"),  # when the first packet was due; 0: not begun
     ],
 )
@@ -57,7 +72,7 @@ def begin(pacer, now):
 @kernel(inline=True)
 def advance(pacer, size):
     """Go on to the packet after one of ``size`` bytes."""
-    units = min(i64(size), i64(MOST_BYTES)) if pacer.bytewise != 0 else i64(1)
+    units = min(i64(size), i64(MOST_BYTES)) + pacer.overhead if pacer.bytewise != 0 else i64(1)
     part = pacer.part + units * pacer.rest
     fraction = pacer.fraction
     due = pacer.due + units * pacer.whole
@@ -69,9 +84,20 @@ def advance(pacer, size):
 
 
 @kernel(inline=True)
+def sleep_until(when, state):
+    """Tell the worker that this source has nothing to do before ``when``: it is to be awake a little earlier."""
+    Head(state).due_ns = max(when - WAKING_NS, i64(1))
+
+
+@kernel(inline=True)
 def sleep_until_due(pacer, state):
     """Tell the worker that this source has nothing to do before its next packet is due."""
-    Head(state).due_ns = pacer.due
+    sleep_until(pacer.due, state)
+
+
+def overhead(value: int | str) -> int:
+    """What the option of that name says, in bytes."""
+    return ETHERNET_OVERHEAD if value == "wire" else int(value)
 
 
 def interval(rate: Rate) -> Fraction:
@@ -97,7 +123,18 @@ def check(rate: Rate) -> None:
         raise GraphError(f"rate must be at least {float(slowest):g}{rate.unit}, got {rate}; give a faster one")
 
 
-def init(address: int, rate: Rate, *, after: Fraction | int = 0) -> None:
+def achieved(rate: Rate, packets: int, size: int, elapsed_ns: int) -> str:
+    """The rate at which ``packets``, of ``size`` bytes together, came, for a report; empty while it cannot be told.
+
+    ``elapsed_ns`` is from the first one to the last, so one packet's share does not count.
+    """
+    if packets < 2 or elapsed_ns <= 0:
+        return ""
+    units = packets if rate.unit == "pps" else 8 * size
+    return str(Rate(Fraction(units * (packets - 1) * SECOND_NS, packets * elapsed_ns), rate.unit))
+
+
+def init(address: int, rate: Rate, *, after: Fraction | int = 0, overhead: int = 0) -> None:
     """Make the zeroed memory at ``address`` a pacer of ``rate`` whose first packet is due ``after`` units of it."""
     one = interval(rate)
     first = after * one
@@ -107,3 +144,4 @@ def init(address: int, rate: Rate, *, after: Fraction | int = 0) -> None:
     pacer.due = first // 1
     pacer.part = (first % 1) * one.denominator // 1
     pacer.bytewise = rate.unit == "bps"
+    pacer.overhead = overhead

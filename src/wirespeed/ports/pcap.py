@@ -14,7 +14,7 @@ from wirespeed.errors import GraphError, PortError
 from wirespeed.net.capture.format import LARGEST_FRAME, USUAL_SNAPLEN
 from wirespeed.net.capture.target import number_of
 from wirespeed.net.capture.writer import Form
-from wirespeed.ports import options
+from wirespeed.ports import options, pacing
 from wirespeed.ports.options import Option, Rate, Wanted
 from wirespeed.ports.pcap_parts import SinkPart, SourcePart, TapPart
 
@@ -38,8 +38,8 @@ def speed(value: Any) -> str | Fraction:
 class PcapPort(Element):
     """``pcap:target``; a source, or a sink.  Options that are for the other role do nothing.
 
-    At a pace (``speed``, ``rate``) no packet comes before its time, reckoned from the first one; it comes as much later
-    as the worker takes to get to it, a tenth of a millisecond or so after a sleep, and that does not add up.
+    At a pace (``speed``, ``rate``) no packet comes before its time, reckoned from the first one, in all passes over the
+    file; it comes as much later as the worker takes to get to it, and that does not add up.
     """
 
     KIND = "pcap"
@@ -48,7 +48,11 @@ class PcapPort(Element):
         "loop": Option("times", "1", "read the file so many times, or inf", options.either(options.count(1), "inf")),
         "loop_gap": Option("time", "0s", "wait so long before each further time", options.duration(0, 1 << 50)),
         "speed": Option("times", "max", "max, original (by the packets' time stamps) or a multiple of that", speed),
+        "gap_max": Option(
+            "time", None, "with speed: take a longer gap between two time stamps for this", options.duration(0, 1 << 61)
+        ),
         "rate": Option("rate", None, "so many packets or bits a second", options.rate),
+        "overhead": pacing.OVERHEAD,
         "count": Option("packets", None, "stop after so many packets", options.count(0)),
         "strict": Option("yes/no", "no", "fail at the end when the file was damaged", options.flag),
         "format": Option("word", None, "pcap or pcapng; by the suffix when not set", options.choice("pcap", "pcapng")),
@@ -70,12 +74,16 @@ class PcapPort(Element):
         self.gap_ns: int = values["loop_gap"]
         self.times: Fraction | None = None if values["speed"] == "max" else values["speed"]
         self.rate: Rate | None = values["rate"]
+        self.gap_most: int | None = values["gap_max"]
+        self.overhead = pacing.overhead(values["overhead"])
         self.count: int | None = values["count"]
         self.strict: bool = values["strict"]
         self.form = Form(
             None if values["format"] is None else values["format"] == "pcapng", values["ns"], values["snaplen"],
             values["rotate_size"] or 0, values["rotate_time"] or 0,
         )  # fmt: skip
+        if self.gap_most is not None and self.times is None:
+            raise GraphError(f"{self.name}: got gap_max without speed, which it limits; add speed=original")
         if self.rate and self.times is not None:
             raise GraphError(f"{self.name}: got rate={self.rate} and speed, wanted one of them; leave one out")
         if self.passes and target == "-":

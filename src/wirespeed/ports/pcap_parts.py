@@ -20,7 +20,7 @@ from wirespeed.net.capture.target import Target, open_source
 from wirespeed.net.capture.writer import Form, WriterMemory
 from wirespeed.ports import pacing, pcap_sink, pcap_source
 from wirespeed.ports.options import Rate
-from wirespeed.ports.pcap_feed import AT_ONCE, BY_RATE, SCAN, Feed, set_speed
+from wirespeed.ports.pcap_feed import AT_ONCE, BY_RATE, LONGEST_NS, SCAN, Feed, set_speed
 from wirespeed.ports.pcap_pump import Pump
 
 log = logging.getLogger("wirespeed")
@@ -40,6 +40,8 @@ class SourceSettings(Protocol):
     passes: int
     gap_ns: int
     times: Fraction | None
+    gap_most: int | None
+    overhead: int
     rate: Rate | None
     count: int | None
     strict: bool
@@ -95,9 +97,9 @@ class SourcePart:
         feed.pace = AT_ONCE
         if port.rate:
             feed.pace = BY_RATE
-            pacing.init(self.feed + Feed.offset("pacer"), port.rate)
+            pacing.init(self.feed + Feed.offset("pacer"), port.rate, overhead=port.overhead)
         elif port.times is not None:
-            set_speed(self.feed, port.times)
+            set_speed(self.feed, port.times, LONGEST_NS if port.gap_most is None else port.gap_most)
         if not plain_file:
             self.pump = Pump(target.fd, port.passes, self.feed + WINDOW)
         if self.pump and target.regular:
@@ -144,7 +146,22 @@ class SourcePart:
         told: Counters = {"damage": (self.pump and self.pump.damage) or (str(ended) if ended else "")}
         told |= {"faults": feed.scan.faults, "first fault": str(fault) if fault else ""}
         told |= {"frames too long": feed.scan.too_long, "options cut": feed.options_cut}
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in (told | self._pace(feed)).items() if value}
+
+    def _pace(self, feed: Any) -> Counters:
+        """At a pace: what was asked for, what came of it, and how late the latest packet was."""
+        port, elapsed = self.port, int(feed.last_ns - feed.began)
+        if port.rate:
+            size = int(feed.given_bytes) + port.overhead * int(feed.given)
+            told: Counters = {"rate": str(port.rate)}
+            told["achieved"] = pacing.achieved(port.rate, int(feed.given), size, elapsed)
+        elif port.times is not None:
+            scheduled = int(feed.last_due - feed.began)
+            told = {"speed": f"{float(port.times):g}"}
+            told["achieved"] = f"{float(port.times * scheduled / elapsed):.6g}" if elapsed > 0 else ""
+        else:
+            return {}
+        return told | {"latest_ns": int(feed.latest_ns)}
 
     def close(self) -> None:
         """Close it.  Damage is logged, or raised as :class:`PortError` where the port is strict."""

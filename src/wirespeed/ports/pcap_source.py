@@ -24,7 +24,7 @@ from wirespeed.net.capture.options import carry
 from wirespeed.net.capture.scan import ENTRY, Entry
 from wirespeed.net.capture.window import SLACK
 from wirespeed.ports.pcap_copy import WHOLE, copy_blocks
-from wirespeed.ports.pcap_feed import AT_ONCE, Feed, more, must_wait, pass_on, start_clock
+from wirespeed.ports.pcap_feed import AT_ONCE, Feed, more, must_wait, note, pass_on, start_clock
 
 u16, i64, u64 = np.uint16, np.int64, np.uint64
 DROPS = {"too_long": "The frame needs more than half of the pool's packets"}
@@ -161,6 +161,8 @@ def fill(f, state, burst, n):
         first += 1
     scan.first = first
     head.bytes += u64(total)
+    if paced:
+        note(f, now, done, total)
     if done < n:
         give_back(cache, burst + 8 * done, n - done)
     return done

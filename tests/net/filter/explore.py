@@ -1,16 +1,17 @@
 """Frames that lead a filter program down its different ways, found by running it and turning its tests round.
 
 A run keeps what the registers came from: a field of the frame and the operations on it.  At each test the field is
-given a value for which the test comes out the other way, which makes another frame; and so on, breadth first.
+given a value for which the test comes out the other way, which makes another frame; and so on.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wirespeed.net.filter import Instruction
 from wirespeed.net.filter import opcode as op
 
+STEPS = 600  # no program for a frame of tests is longer
 BYTES = {op.W: 4, op.H: 2, op.B: 1}
 
 
@@ -40,43 +41,58 @@ def explore(
 ) -> Iterator[tuple[bytes, Mapping[int, int], list[int]]]:
     """Frames, what the kernel would say beside them, and where in a frame its loads end."""
     queue: deque[tuple[bytes, dict[int, int]]] = deque((seed, {}) for seed in seeds)
-    seen: set[tuple[tuple[int, bool], ...]] = set()
+    seen: Counter[tuple[tuple[int, bool], ...]] = Counter()
+    covered: set[tuple[int, bool]] = set()
     given = 0
     while queue and given < most:
         frame, beside = queue.popleft()
-        turns, ends = trace(program, frame, beside)
+        turns, ends, _ = trace(program, frame, beside)
         path = tuple((turn.place, turn.outcome) for turn in turns)
         given += 1
         yield frame, beside, ends
-        if path in seen:
+        # Turning a test may change what another one reads, and the way is the same again; a few times are enough.
+        seen[path] += 1
+        if seen[path] > 3:
             continue
-        seen.add(path)
+        # What has come where none came before is followed first, from its last test on.
+        fresh = not covered.issuperset(path)
+        covered.update(path)
         for turn in turns:
             for other in _turned(turn, frame, beside):
-                queue.append(other)
+                (queue.appendleft if fresh else queue.append)(other)
 
 
-def trace(program: Sequence[Instruction], frame: bytes, beside: Mapping[int, int]) -> tuple[list[Turn], list[int]]:
-    """The tests that a run meets, and where its loads end."""
+def trace(
+    program: Sequence[Instruction], frame: bytes, beside: Mapping[int, int], length: int | None = None
+) -> tuple[list[Turn], list[int], int | None]:
+    """The tests that a run meets, where its loads end, and what it returns; None if it goes on and on.
+
+    ``length`` is what the packet had on the wire.
+    """
     a = x = at = steps = 0
+    result: int | None = 0
     memory: list[tuple[int, Origin | None]] = [(0, None)] * op.WORDS
     from_a: Origin | None = None
     from_x: Origin | None = None
     turns: list[Turn] = []
     ends: list[int] = []
-    while steps < 2000:
+    while True:
         steps += 1
+        if steps > STEPS:
+            result = None
+            break
         code, jt, jf, k = program[at]
         at += 1
         kind, mode = code & 7, code & 0xE0
         if kind == op.RET:
+            result = k
             break
         if kind in (op.LD, op.LDX):
             origin: Origin | None = None
             if mode == op.IMM:
                 value = k
             elif mode == op.LEN:
-                value = len(frame)
+                value = len(frame) if length is None else length
             elif mode == op.MEM:
                 value, origin = memory[k]
             elif mode == op.ABS and k >= op.AD_OFF:
@@ -121,7 +137,7 @@ def trace(program: Sequence[Instruction], frame: bytes, beside: Mapping[int, int
             if code & op.X and from_a is None:
                 turns.append(Turn(at, outcome, from_x, code & 0xF0, a))
             at += jt if outcome else jf
-    return turns, ends
+    return turns, ends, result
 
 
 def _turned(turn: Turn, frame: bytes, beside: Mapping[int, int]) -> Iterator[tuple[bytes, dict[int, int]]]:

@@ -102,7 +102,8 @@ def test_while_the_link_is_down_packets_are_dropped_and_afterwards_they_go() -> 
                 space, name = end.split("/")
                 before = drops(run).get("link_down", 0)
                 lab.ip(space, "link", "set", name, "down")
-                time.sleep(0.2)
+                wait_until(lambda: "state UP" not in lab.ip("near", "link", "show", "x1"), "x1 has no carrier")
+                time.sleep(0.1)
                 memory.push([frame(n) for n in range(100)])
                 wait_until(lambda before=before: drops(run).get("link_down", 0) == before + 100, f"{end} is down")
                 lab.ip(space, "link", "set", name, "up")
@@ -203,4 +204,4 @@ def test_the_run_ends_while_the_interface_takes_nothing() -> None:
         with sending(near(lab)) as (run, memory):
             memory.push([frame(n, 1000) for n in range(1000)])
         report = whole(run)
-        assert (report.received, report.dropped) == (1000, 1000)
+        assert report.packets == 0 and report.dropped == report.received > 0

@@ -1,5 +1,6 @@
 """Taps burst by burst: which frames come in and go out, how long ones are chained, and what the kernel says of others."""
 
+import random
 import socket
 import struct
 import time
@@ -17,12 +18,15 @@ from wirespeed.core.stage import FIRST_REASON
 from wirespeed.jit import libc
 from wirespeed.ports import port
 from wirespeed.ports.link.namespace import inside
-from wirespeed.ports.tap import receive, transmit
+from wirespeed.ports.tap import batch, receive, transmit
 from wirespeed.ports.tap.queue import HEADER
 
 
-@pytest.fixture
-def lab():
+@pytest.fixture(params=["at once", "one by one"])
+def lab(request, monkeypatch):
+    """A lab for system calls of either kind."""
+    if request.param == "one by one":
+        monkeypatch.setattr(batch, "SETUP", 1 << 20)  # no system call, as where io_uring is forbidden
     with laboratory() as lab:
         yield lab
 
@@ -56,6 +60,30 @@ def test_what_is_transmitted_the_kernel_receives_in_order(lab, pool):
         assert [s.recv(1 << 16) for _ in frames] == frames
         assert driver.head.bytes == sum(map(len, frames)) and not driver.drops()
     assert pool.free_count == pool.size
+
+
+def test_bursts_of_any_length_pass_in_order_with_frames_among_them_that_need_calls_of_their_own(lab):
+    space = quiet(lab, "a")
+    sizes = [9000 if i % 50 == 7 else 3 if i % 50 == 8 else 60 for i in range(200)]
+    frames = [ethernet(i, size) for i, size in enumerate(sizes)]
+    good = [frame for frame in frames if len(frame) > 3]
+    with PacketPool(2000) as pool:
+        tap = port(f"tap:t0,netns={space},mtu=9000")
+        parts = [tap.open(role, 1) for role in ("source", "sink")]
+        source, sink = (Driver(part, pool=pool, burst=256) for part in parts)
+        with raw(space, "t0") as s:
+            assert sink.transmit(frames) == 0
+            assert [s.recv(1 << 16) for _ in good] == good
+            assert sink.drops() == {"bad_frame": 4}
+            for n in (1, 15, 16, 17, 200):
+                receive.State.at(source.placement.state).busy = 1
+                for frame in good[:n]:
+                    s.send(frame)
+                assert [p.data for _ in range(3) for p in source.receive()] == good[:n]
+        for part, driver in zip(parts, (source, sink), strict=True):
+            part.close()
+            driver.release()
+        assert pool.free_count == pool.size
 
 
 @pytest.mark.parametrize("room", [HEADROOM + 2048, HEADROOM + 500])
@@ -97,6 +125,43 @@ def move_data(p, place):
     """Move the bytes of a packet of one segment to another place of its buffer."""
     libc.copy_in(p.buffer + place, libc.copy_out(p.buffer + int(p.data), int(p.length)))
     p.data = place
+
+
+@pytest.mark.parametrize("size", [300, 2000])
+def test_frames_of_any_size_come_in_order_whatever_the_pool_has_left(lab, size):
+    space, chance = quiet(lab, "a"), random.Random(size)
+    with (
+        PacketPool(size, HEADROOM + 500) as pool,
+        source(f"tap:t0,netns={space},mtu=65521", pool) as driver,
+        raw(space, "t0") as s,
+    ):
+        assert (receive.State.at(driver.placement.state).length > 0) == (size == 2000), "segments are ready"
+        sent, got, kept = [], [], []
+        for number in range(300):
+            sent.append(ethernet(number, chance.choice([60, 500, 501, chance.randrange(14, 65535)])))
+            s.send(sent[-1])
+            if chance.random() < 0.3:
+                driver.free([kept.pop() for _ in range(len(kept)) if chance.random() < 0.7])
+                got += driver.receive()
+                kept += [driver.packet(b"") for _ in range(chance.randrange(min(size // 4, pool.free_count // 2) + 1))]
+        driver.free(kept)
+        while burst := driver.receive():
+            got += burst
+        assert [p.data for p in got] == sent
+
+
+def test_a_packet_that_others_hold_too_leaves_without_a_byte_being_written(lab, pool):
+    space = quiet(lab, "a")
+    with sink(f"tap:t0,netns={space}", pool) as driver, raw(space, "t0") as s:
+        handle = driver.packet(ethernet(1))
+        p = Record.at(handle)
+        p.refcnt = 2
+        before = libc.copy_out(p.buffer, HEADROOM + 60)
+        driver.burst[0] = handle
+        assert driver.call(1) == 0
+        assert s.recv(2048) == ethernet(1)
+        assert libc.copy_out(p.buffer, HEADROOM + 60) == before and p.refcnt == 1
+        driver.free([handle])
 
 
 def test_a_small_pool_has_long_frames_wait_and_drops_what_it_can_never_hold(lab):

@@ -116,7 +116,7 @@ def test_offloads_are_asked_for_and_a_kernel_that_knows_fewer_is_asked_for_those
 def test_a_device_that_another_program_has_open_is_busy(lab):
     word = f"tap:t0,netns={lab.space('a')}"
     first = port(word).open("source", 1)
-    with pytest.raises(PortError, match="in use by another program") as raised:
+    with pytest.raises(PortError, match="in use by another program or port") as raised:
         port(word).open("source", 1)
     assert raised.value.errno == errno.EBUSY
     first.close()
@@ -155,6 +155,12 @@ def test_a_device_that_cannot_be_handed_over_is_not_left_behind(lab):
     with pytest.raises(PortError, match="there_is_none"):
         opened(f"tap:t0,netns={space},move_to=there_is_none")
     assert "t0" not in lab.ip("a", "link", "show")
+
+
+@pytest.mark.parametrize("owner", [2**32 - 1, 2**40])
+def test_an_owner_that_there_cannot_be_is_told(lab, owner):
+    with pytest.raises(PortError, match="got owner"):
+        opened(f"tap:t0,netns={lab.space('a')},owner={owner}")
 
 
 def test_one_port_in_two_runs_at_once_is_refused(lab):

@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-Constants are worked out while compiling, in 32 bits.  What remains is left in the accumulator; the right side of an
-operator that is no constant is worked out first and waits in a word of scratch memory.  Bytes of a protocol
+Constants are worked out while compiling, in 32 bits.  What remains is left in the accumulator; of two sides
+that are no constants the one that is worked out first waits in a word of scratch memory.  Bytes of a protocol
 (``tcp[13]``) mean that protocol's packets only: its tests come before the relation, all of them joined by "and".
 
 *Source:* pcap-filter(7).
@@ -109,12 +109,19 @@ class Arithmetic:
         operation = op.ALU | OPERATIONS[node.sign]
         if isinstance(node.right, tree.Number):
             return [*self._code(node.left), (operation | op.K, node.right.value)]
+        # The side that needs more words goes first, so that only one word waits for it; X becomes the right side.
         kept = Cell()
-        right = self._code(node.right)
-        word = self._layers.number(kept)
-        left = self._code(node.left)
+        if _need(node.left) >= _need(node.right):
+            left = self._code(node.left)
+            word = self._layers.number(kept)
+            right = self._code(node.right)
+            statements = [*left, (op.ST, word), *right, (op.MISC | op.TAX, 0), (op.LD | op.MEM, word)]
+        else:
+            right = self._code(node.right)
+            word = self._layers.number(kept)
+            statements = [*right, (op.ST, word), *self._code(node.left), (op.LDX | op.MEM, word)]
         self._layers.release(kept)
-        return [*right, (op.ST, word), *left, (op.LDX | op.MEM, word), (operation | op.X, 0)]
+        return [*statements, (operation | op.X, 0)]
 
     def _bytes(self, node: tree.Bytes) -> list[Statement]:
         """A becomes bytes of a protocol's header."""
@@ -155,6 +162,21 @@ class Arithmetic:
         if word == "icmp6":
             return BEHIND6, both(is_kind(layers, et.IPV6), layers.equal(PAYLOAD, 6, 1, et.IP_PROTOCOLS[word]))
         raise FilterError(f"'{word}' has no bytes that can be indexed")
+
+
+def _need(node: tree.Arithmetic) -> int:
+    """How many words of scratch memory the code of a folded node uses at most, of two operands that need as many."""
+    match node:
+        case tree.Binary():
+            if isinstance(node.right, tree.Number):
+                return _need(node.left)
+            left, right = _need(node.left), _need(node.right)
+            return max(left, right, min(left, right) + 1)
+        case tree.Negative():
+            return _need(node.operand)
+        case tree.Bytes():
+            return max(_need(node.index), 1)
+    return 0
 
 
 def folded(node: tree.Arithmetic) -> tree.Arithmetic:

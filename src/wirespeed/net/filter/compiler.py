@@ -9,9 +9,10 @@ from wirespeed.net.filter.link_type import ETHERNET
 from wirespeed.net.filter.literal import ipv4
 from wirespeed.net.filter.names import Names
 from wirespeed.net.filter.opcode import LONGEST
+from wirespeed.net.filter.optimise import optimise
 from wirespeed.net.filter.parser import parse
 from wirespeed.net.filter.program import Program
-from wirespeed.net.filter.prologue import with_prologue
+from wirespeed.net.filter.prologue import with_memory_set, with_prologue
 
 SNAPLEN = 262144
 
@@ -50,7 +51,7 @@ def compile(
         condition = with_prologue(layers, condition)
         lead(condition.yes, match)
         lead(condition.no, miss)
-        entry = condition.entry
+        entry = with_memory_set(optimise(condition.entry))
     instructions = assemble(entry)
     if len(instructions) > LONGEST and in_kernel:
         what = f"the program has {len(instructions)} instructions, of which the kernel takes {LONGEST}"

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wirespeed.net.filter.error import FilterError
-from wirespeed.net.filter.literal import is_ipv6_form, ipv6, number
+from wirespeed.net.filter.literal import ipv6, is_ipv6_form, number
 from wirespeed.net.filter.vocabulary import NUMBERS, RESERVED
 
 WORD, NUMBER, IPV4, IPV6, MAC, MAC8, NAME, SIGN, END = range(9)

@@ -47,7 +47,7 @@ def is_ipv6_form(text: str) -> bool:
         return False
     room = 8 - len(groups)
     if groups and _QUAD.fullmatch(groups[-1]):
-        if not gap and len(groups) == 1 or (gap and not tail):
+        if (not gap and len(groups) == 1) or (gap and not tail):
             return False
         groups, room = groups[:-1], room - 1
     return all(_GROUP.fullmatch(group) for group in groups) and (room >= 1 if gap else room == 0)

@@ -11,6 +11,7 @@ program works them out once, at its beginning, and keeps them in words of scratc
 
 from wirespeed.net.filter import link_type
 from wirespeed.net.filter import opcode as op
+from wirespeed.net.filter.assemble import ordered
 from wirespeed.net.filter.block import Block, Condition, Statement, both
 from wirespeed.net.filter.layers import PACKET, Layers
 from wirespeed.net.filter.vocabulary import WLAN_CONTROL, WLAN_DATA
@@ -30,6 +31,29 @@ def with_prologue(layers: Layers, condition: Condition) -> Condition:
     if layers.outermost == "PPI":
         condition = both(layers.equal(PACKET, 4, 4, PPI_WLAN), condition)
     return condition
+
+
+def with_memory_set(entry: Block) -> Block:
+    """A program whose words of scratch memory are all stored before they are loaded; returns where it begins now.
+
+    Behind a tunnel's primitive the places are in words that only a packet with that tunnel has stored, and ``or`` leads
+    other packets there too.  Linux takes no program that may load what it has not stored, so these begin as 0.
+    """
+    every = frozenset(range(op.WORDS))
+    stored: dict[Block, frozenset[int]] = {entry: frozenset()}
+    missing: set[int] = set()
+    for block in ordered(entry):
+        now = set(stored[block])
+        for code, k in block.statements:
+            if code in (op.ST, op.STX):
+                now.add(k)
+            elif code in (op.LD | op.MEM, op.LDX | op.MEM) and k not in now:
+                missing.add(k)
+        for way in block.ways():
+            stored[way] = stored.get(way, every) & now
+    if not missing:
+        return entry
+    return Block([(op.LD | op.IMM, 0), *((op.ST, word) for word in sorted(missing))], yes=entry)
 
 
 class _Prologue:

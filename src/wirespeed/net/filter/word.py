@@ -3,12 +3,10 @@
 *Source:* pcap-filter(7); IEEE 802.2 section 5.4 (LLC control field); pflog(4).
 """
 
-from collections.abc import Callable
 
 from wirespeed.net.filter import ethertype as et
-from wirespeed.net.filter import link_type
+from wirespeed.net.filter import link_type, tunnel, wlan
 from wirespeed.net.filter import opcode as op
-from wirespeed.net.filter import tunnel, wlan
 from wirespeed.net.filter import vocabulary as words
 from wirespeed.net.filter.block import Condition, both, constant, either, test
 from wirespeed.net.filter.error import FilterError

@@ -54,13 +54,15 @@ class StreamResult:
 
 def of_stream(record: Any) -> StreamResult:
     """The record of a stream, a ``Stream``, as it is now."""
+    # While a worker goes on, what it has counted since the first look is not to show as lost.
+    span = int(record.lost_before + record.next - record.first)
     reordered = int(record.reordered)
     return StreamResult(
         number=int(record.number),
         packets=int(record.packets),
         bytes=int(record.bytes),
         received=int(record.unique_before + record.unique),
-        lost=int(record.lost_before + record.next - record.first - record.unique),
+        lost=max(0, span - int(record.unique)),
         duplicates=int(record.duplicates),
         reordered=reordered,
         extent=int(record.longest),

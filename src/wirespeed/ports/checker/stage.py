@@ -50,7 +50,16 @@ Streams = layout(
     ],
 )
 
-State = layout("CheckerState", [("head", Head), ("streams", "i8"), ("sink", "i8"), (None, 48)])
+State = layout(
+    "CheckerState",
+    [
+        ("head", Head),
+        ("streams", "i8"),  # address of the Streams
+        ("sink", "i8"),  # whether the packets end here
+        ("scratch", "u1", 24),  # for a trailer that lies in several segments
+        (None, 24),
+    ],
+)
 
 
 @kernel
@@ -105,7 +114,7 @@ def check(state, burst, n):
     """Look at a burst; free it where it ends here, hand it on otherwise."""
     s = State(state)
     c = Streams(s.streams)
-    now, scratch, size = realtime_ns(), s.head.scratch, i64(0)
+    now, scratch, size = realtime_ns(), s.scratch, i64(0)
     if c.shared != 0:
         lock(c)
     c.packets += n

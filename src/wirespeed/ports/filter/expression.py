@@ -22,6 +22,7 @@ class Filter:
         if not isinstance(expression, str):
             raise GraphError(f"filter: got {expression!r}, wanted an expression such as 'tcp port 80'")
         self.expression = expression
+        self.kernel_only = False  # whether only the kernel can tell, for it asks for the direction, say
         self._programs: dict[int, pcap_filter.Program] = {}
         self._check()
 
@@ -33,11 +34,13 @@ class Filter:
             self._programs[LINKTYPE_ETHERNET] = pcap_filter.compile(self.expression)
         except GraphError as error:
             if not any(self._matches_some(link) for link in link_type.SUPPORTED):
-                raise error from None
+                self.kernel_only = self._matches_some(LINKTYPE_ETHERNET, in_kernel=True)
+                if not self.kernel_only:
+                    raise error from None
 
-    def _matches_some(self, link: int) -> bool:
+    def _matches_some(self, link: int, in_kernel: bool = False) -> bool:
         try:
-            pcap_filter.compile(self.expression, link=link)
+            pcap_filter.compile(self.expression, link=link, in_kernel=in_kernel)
         except GraphError:
             return False
         return True

@@ -24,7 +24,7 @@ class FilteredPart:
         try:
             self._links.add(LINKTYPE_ETHERNET if known is None else known)
         except GraphError:
-            if known is not None:
+            if known is not None or filter.kernel_only:
                 raise
 
     def place(self, site: Site) -> Placement:

@@ -11,7 +11,7 @@ A packet in several segments is shown to the program in one piece: as many bytes
 at are copied to the record's scratch, unless the first segment has them all.
 
 Thread rules: a record is its worker's.  Entries are written by whichever thread holds the GIL, once.
-Order pairs: E0, ``code`` of an entry is stored last, with release, and loaded with acquire.
+Order pairs: E0, the release store of an entry's ``code``, its last field; E1, the acquire load of it, before ``reach``.
 """
 
 import numpy as np
@@ -71,9 +71,9 @@ def turn_to(record, link):
     r.code = REFUSED
     if link < LINKS:
         e = Entry(r.table + ENTRY * link)
-        if load_acquire(e, "code") == 0:  # E0
+        if load_acquire(e, "code") == 0:  # E1 pairs with E0
             call_address(r.ask, link)
-        code = load_acquire(e, "code")  # E0
+        code = load_acquire(e, "code")  # E1
         if code != 0:
             r.code = code
             r.reach = e.reach

@@ -12,14 +12,13 @@ at once (by ``due_ns``, which is put back at the next call), or it would fall as
 import numpy as np
 
 from wirespeed.core.packet import Packet
-from wirespeed.core.stage import FUNCTION_ERROR, Head, count_drops, drop
+from wirespeed.core.stage import FUNCTION_ERROR, WORKED, Head, count_drops, drop
 from wirespeed.jit.intrinsics import call_stage, load_handle, store_i64
 from wirespeed.jit.kernel import kernel, stage
 from wirespeed.ports.filter.record import Record, judge
 
 i64, u64 = np.int64, np.uint64
 ROUNDS = 16  # bursts that a source is asked for in one call, while nothing matches
-WORKED = 2  # as ``due_ns``, a time long past: the source had packets, and gave none of them
 
 
 @kernel

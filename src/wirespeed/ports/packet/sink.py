@@ -14,13 +14,14 @@ from wirespeed.ports.packet import transmit
 from wirespeed.ports.packet.box import room
 from wirespeed.ports.packet.device import Device
 from wirespeed.ports.packet.receive import PIECES, Piece
+from wirespeed.ports.packet.rings import Rings
 from wirespeed.ports.packet.settings import Settings
 from wirespeed.ports.packet.slots import Geometry
 from wirespeed.ports.packet.socket import QDISC_BYPASS, TX_RING, VNET_HDR, PacketSocket
-from wirespeed.ports.packet.transmit import BEFORE, State
+from wirespeed.ports.packet.transmit import BEFORE, PLACE_AT, State
 
 SLOTS, SLOT = 512, BEFORE + 1518 + 8  # an Ethernet frame of 1,500 bytes with three tags
-SERVICE_S = 0.05
+SERVICE_S = 0.02
 OVERHEAD = {1: 14, 101: 0}  # bytes of a frame that the MTU does not count, by link type
 
 
@@ -32,36 +33,30 @@ class SinkPart:
         self.device = Device(settings.name, settings.netns)
         self.geometry = Geometry.of(SLOTS, SLOT)
         self._lock = Lock()
-        self._states: list[Any] = []
         self._addresses: list[int] = []
         self._segments = 0
-        self._rings: list[PacketSocket] = []
-        self._others: list[PacketSocket] = []
         with ExitStack() as undo:
-            undo.callback(self.close)
+            undo.callback(self.device.close)
             self.device.find()
-            for _ in range(workers):
-                self._rings.append(self._open())
-                self._rings[-1].map_ring(TX_RING, self.geometry)
-                self._others.append(self._open())
-            self._bind()
+            rings, others = self._open(workers)
+            self._rings, self._others = Rings(rings), others
             undo.pop_all()
 
-    def _open(self) -> PacketSocket:
-        opened = PacketSocket(self.settings.name, self.settings.netns)
-        try:
-            opened.set(VNET_HDR, 1, "virtio-net headers")
-            if self.settings.bypass:
-                opened.set(QDISC_BYPASS, 1, "going past the queueing discipline (qdisc_bypass)")
-            opened.enlarge(self.settings.buffer, sending=True)
-        except BaseException:
-            opened.close()
-            raise
-        return opened
-
-    def _bind(self) -> None:
-        for each in (*self._rings, *self._others):
-            each.bind(self.device.index)
+    def _open(self, n: int) -> tuple[list[PacketSocket], list[PacketSocket]]:
+        """Sockets with rings and as many without, on the interface that there is."""
+        with ExitStack() as undo:
+            made = [undo.enter_context(PacketSocket(self.settings.name, self.settings.netns)) for _ in range(2 * n)]
+            for each in made:
+                each.set(VNET_HDR, 1, "virtio-net headers")
+                if self.settings.bypass:
+                    each.set(QDISC_BYPASS, 1, "going past the queueing discipline (qdisc_bypass)")
+                each.enlarge(self.settings.buffer, sending=True)
+            for each in made[:n]:
+                each.map_ring(TX_RING, self.geometry)
+            for each in made:
+                each.bind(self.device.index)
+            undo.pop_all()
+        return made[:n], made[n:]
 
     @property
     def link(self) -> int:
@@ -73,13 +68,11 @@ class SinkPart:
         transmit.abandon.compile("(int64,)")  # now, and not at the end
         address = site.state(State)
         state = State.at(address)
-        state.ring, state.slots, state.slot_size = (
-            self._rings[site.worker].ring, self.geometry.slots, self.geometry.size
-        )  # fmt: skip
-        state.fd, state.other = self._rings[site.worker].fd, self._others[site.worker].fd
+        state.fd = self._rings.place(site.worker, address + PLACE_AT).fd
+        state.other = self._others[site.worker].fd
+        state.slots, state.slot_size = self.geometry.slots, self.geometry.size
         state.pieces, state.offloads = site.arena.alloc(Piece.size * PIECES), int(self.settings.offloads)
         state.box.frames = room(site)
-        self._states.append(state)
         self._addresses.append(address)
         self._tell(state)
         return Placement(transmit.transmit.address, address, transmit.DROPS, keep=self)
@@ -92,16 +85,23 @@ class SinkPart:
     def service(self) -> float | None:
         """Follow the interface."""
         with self._lock:
-            if not self._rings:
-                return None
+            self._rings.tidy()
             if self.device.look():
-                try:
-                    self._bind()
-                except PortError:  # it is gone again
-                    self.device.forget()
-            for state in self._states:
-                self._tell(state)
+                self._move()
+            for address in self._addresses:
+                self._tell(State.at(address))
         return SERVICE_S
+
+    def _move(self) -> None:
+        """Put new sockets, on the interface that there is now, into the places of the old ones."""
+        try:
+            rings, others = self._open(len(self._others))
+        except PortError:  # it is gone again
+            self.device.forget()
+            return
+        self._rings.replace(rings)
+        for own, new in zip(self._others, others, strict=True):
+            own.become(new)
 
     def counters(self) -> dict[str, int | str]:
         """What was made of super-frames here, and what became of the interface."""
@@ -110,7 +110,7 @@ class SinkPart:
             return ({"segments": segments} if segments else {}) | told(self.device)
 
     def _count_segments(self) -> int:
-        return self._segments + sum(int(state.box.segments) for state in self._states)
+        return self._segments + sum(int(State.at(address).box.segments) for address in self._addresses)
 
     def close(self) -> None:
         """Close the sockets; what the kernel has of their rings is transmitted all the same."""
@@ -118,9 +118,10 @@ class SinkPart:
             for address in self._addresses:
                 transmit.abandon(address)
             self._segments = self._count_segments()
-            for each in (*self._rings, *self._others):
+            self._addresses = []
+            self._rings.close()
+            for each in self._others:
                 each.close()
-            self._rings, self._others, self._states, self._addresses = [], [], [], []
             self.device.close()
 
 

@@ -15,17 +15,17 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wirespeed.core.packet import HEADROOM
 from wirespeed.core.stage import Placement, Site
 from wirespeed.errors import PortError
-from wirespeed.jit.libc import unmap_memory
 from wirespeed.ports.link import rights
 from wirespeed.ports.packet import receive
 from wirespeed.ports.packet.box import room
 from wirespeed.ports.packet.device import Device
-from wirespeed.ports.packet.receive import PIECES, Piece, State, publish
+from wirespeed.ports.packet.receive import PIECES, PLACE_AT, Piece, State
+from wirespeed.ports.packet.rings import Rings
 from wirespeed.ports.packet.settings import Settings
 from wirespeed.ports.packet.sink import SERVICE_S, told
 from wirespeed.ports.packet.slots import OUTGOING, Geometry
@@ -65,16 +65,13 @@ class SourcePart:
         self._filter: Filter | None = None
         self._begun = False
         self._lock = Lock()
-        self._states: list[Any] = []
         self._addresses: list[int] = []
-        self._sockets: list[PacketSocket] = []
-        self._left: list[tuple[int, int]] = []  # rings of sockets that are gone, by worker, until these are on others
         self._last_read = time.monotonic()
         self._sums: dict[str, int] = {}
         with ExitStack() as undo:
-            undo.callback(self.close)
+            undo.callback(self.device.close)
             self.device.find()
-            self._sockets = self._open(workers)
+            self._rings = Rings(self._open(workers))
             undo.pop_all()
 
     @property
@@ -107,9 +104,9 @@ class SourcePart:
     def attach(self, filter: "Filter") -> bool:
         """Have the kernel filter; whether it does."""
         self._filter = filter
-        if not all(self._let_through(each) for each in self._sockets):
+        if not all(self._let_through(each) for each in self._rings.sockets):
             self._filter = None
-            for each in self._sockets:
+            for each in self._rings.sockets:
                 each.hear_all()
         return self._filter is not None
 
@@ -143,35 +140,30 @@ class SourcePart:
 
     def place(self, site: Site) -> Placement:
         """This worker's copy, with its own socket; the first one has all begin to receive."""
-        receive.abandon.compile("(int64,)")  # now, and not while others wait
-        publish.compile("(int64, int64)")
+        receive.abandon.compile("(int64,)")  # now, and not at the end
         if not self._begun:
-            self._begin(self._sockets)
+            self._begin(self._rings.sockets)
             self._begun = True
-        own = self._sockets[site.worker]
         address = site.state(State)
         state = State.at(address)
-        state.ring = state.next_ring = own.ring
+        own = self._rings.place(site.worker, address + PLACE_AT)
         state.slots, state.slot_size, state.fd = self.geometry.slots, self.geometry.size, own.fd
         state.room, state.snaplen = site.pool.room - HEADROOM, self.settings.snaplen
         state.skip, state.link = SKIPPED[self.settings.direction], self.device.link
         state.pieces, state.offloads = site.arena.alloc(Piece.size * PIECES), int(self.settings.offloads)
         state.box.frames = room(site)
-        self._states.append(state)
         self._addresses.append(address)
         return Placement(receive.receive.address, address, receive.DROPS, (own.fd,), keep=self)
 
     def service(self) -> float | None:
         """Follow the interface, and read the kernel's counters before they can wrap."""
         with self._lock:
-            if not self._sockets:
-                return None
-            self._unmap_left()
+            self._rings.tidy()
             was_up = self.device.up
             if self.device.look():
                 self._move()
             if was_up and not self.device.up:
-                for each in self._sockets:
+                for each in self._rings.sockets:
                     each.clear_error()
             if time.monotonic() - self._last_read > READ_S:
                 self._read()
@@ -179,38 +171,23 @@ class SourcePart:
 
     def _move(self) -> None:
         """Put new sockets, on the interface that there is now, into the places of the old ones."""
-        if self._left:  # a worker has not been there since the last time; next time, then
-            self.device.forget()
-            return
-        try:
-            made = self._open(len(self._sockets))
-        except PortError:
-            self.device.forget()
-            return
         with ExitStack() as undo:
-            for each in made:
-                undo.enter_context(each)
             try:
+                made = self._open(len(self._rings.sockets))
+                for each in made:
+                    undo.enter_context(each)
                 self._begin(made)
-            except PortError:
+            except PortError:  # it is gone again
                 self.device.forget()
                 return
             self._read()
-            for state, address, own, new in zip(self._states, self._addresses, self._sockets, made, strict=True):
-                self._left.append(own.become(new))
-                state.link = self.device.link
-                publish(address, own.ring)
-
-    def _unmap_left(self) -> None:
-        """Unmap the rings of old sockets once every worker is on its new one."""
-        if all(int(state.ring) == own.ring for state, own in zip(self._states, self._sockets, strict=True)):
-            for address, size in self._left:
-                unmap_memory(address, size)
-            self._left = []
+            self._rings.replace(made)
+        for address in self._addresses:
+            State.at(address).link = self.device.link
 
     def _read(self) -> None:
         self._last_read = time.monotonic()
-        for each in self._sockets:
+        for each in self._rings.sockets:
             self.statistics.read(each)
 
     def counters(self) -> dict[str, int | str]:
@@ -222,10 +199,11 @@ class SourcePart:
 
     def _sum_up(self) -> None:
         """Bring all counters up to date, as long as there is something to read them from."""
-        if self._sockets:
+        if self._addresses:
             self._read()
-            self._sums["bad_offload"] = sum(int(state.bad_offload) for state in self._states)
-            self._sums["segments"] = sum(int(state.box.segments) for state in self._states)
+            states = [State.at(address) for address in self._addresses]
+            self._sums["bad_offload"] = sum(int(state.bad_offload) for state in states)
+            self._sums["segments"] = sum(int(state.box.segments) for state in states)
 
     def close(self) -> None:
         """Close the sockets.  What is in their rings still is lost, as what comes after the end is."""
@@ -233,11 +211,8 @@ class SourcePart:
             self._sum_up()
             for address in self._addresses:
                 receive.abandon(address)
-            for each in self._sockets:
-                each.close()
-            for address, size in self._left:
-                unmap_memory(address, size)
-            self._sockets, self._states, self._addresses, self._left = [], [], [], []
+            self._addresses = []
+            self._rings.close()
             self.device.close()
 
 

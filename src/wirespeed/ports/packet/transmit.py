@@ -10,9 +10,10 @@ copies these then, into pages of their own): so we say all of it.
 What does not fit into a slot, or lies in several buffers, is written to a second socket, which has no ring, straight
 from the packet's buffers.  The ring is transmitted before that, so the order is kept.
 
-A packet whose checksum is to be done, or that is to be cut, is handed to the kernel as it is.  Without offloads, or when
-others hold the packet as well, so that nothing may be written into it, it is made into frames here, which wait in a box
-until they are sent.
+A packet whose checksum is to be done, or that is to be cut, is handed to the kernel as it is.  It is made into frames
+here, which wait in a box until they are sent, without offloads; when others hold the packet as well, so that nothing may
+be written into it; and when it has more than 64 kB: of such a one from a program, Linux takes the jumbo option of IPv6
+out, lets it pass uncut, and finds at the other end that it has no length (``ipv6_gso_segment``, seen in 6.18).
 
 What the kernel did not take of a burst is taken back out of the ring, and refused: the worker offers it again.  But an
 interface may refuse a packet each time, as a veth does when the other end's MTU is lower, and never say so.  Waiting
@@ -45,6 +46,7 @@ from wirespeed.ports.packet.slots import HEADER, SEND_REQUEST, VIRTIO, VLAN, WRO
 u16, u32, i64, u64 = np.uint16, np.uint32, np.int64, np.uint64
 BEFORE = HEADER + VIRTIO  # bytes of a slot before its frame
 PIECE = Piece.size
+MOST_SUPER = 0xFFFF  # bytes behind the link header of the largest super-frame that the kernel takes from us
 PATIENCE_NS = 1_000_000
 ROUND = 128  # bytes that are copied whatever is in them, where there is room for as many
 EAGAIN, EINVAL, EMSGSIZE, ENETDOWN, ENOBUFS, ENODEV, ENXIO = 11, 22, 90, 100, 105, 19, 6
@@ -75,7 +77,6 @@ State = layout(
         ("overhead", "i8"),  # bytes of a frame that the MTU does not count
         ("pieces", "i8"),  # address of Piece[PIECES]
         ("offloads", "i8"),  # 0: checksums and segmentation are done here
-        (None, 56),
         # written by the control thread
         ("up", "i8"),
         ("mtu", "i8"),
@@ -191,7 +192,7 @@ def _refuse(state):
 def _take_back(state, n, error):
     """After a kick that did not take all of ``n`` slots: take the rest back; return how many packets are settled."""
     s = State(state)
-    taken, number = i64(0), s.at
+    taken, number = i64(0), s.place.at
     while load_acquire(Slot(s.place.ring + number * s.slot_size), "status") & u32(SEND_REQUEST | WRONG_FORMAT) == 0:
         taken += 1
         number = number + 1 if number + 1 < s.slots else i64(0)
@@ -306,7 +307,8 @@ def _send_alone(state, handle):
     if i64(p.total) < max(s.overhead, i64(1)):
         _count(state, REFUSED, i64(1))
         return i64(1)
-    if p.flags & PARTIAL and (s.offloads == 0 or not is_alone(handle)):
+    large = i64(p.total) - s.overhead > MOST_SUPER
+    if p.flags & PARTIAL and (large or s.offloads == 0 or not is_alone(handle)):
         return _unpack(state, handle)
     if not announce(handle, header):
         _count(state, BAD_OFFLOAD, i64(1))

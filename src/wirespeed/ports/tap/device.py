@@ -21,7 +21,6 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from threading import RLock
 
-from wirespeed.errors import PortError
 from wirespeed.ports.tap.present import Gone, Present, Settings
 
 log = logging.getLogger("wirespeed")
@@ -123,7 +122,7 @@ class Device:
                     self.prepare(new)
                 if self._rises:
                     present.rise()
-            except PortError as error:
+            except OSError as error:  # PortError is one
                 self.told = replace(self.told, trouble=str(error))
                 return RETRY_S
             for mine, theirs in zip(self.fds, new, strict=True):

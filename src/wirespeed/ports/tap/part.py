@@ -6,11 +6,14 @@ Thread rules: the control thread calls ``service`` and ``close``, any thread may
 import errno
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from wirespeed.core.packet import HEADROOM
 from wirespeed.core.packet_pool import ROOM
-from wirespeed.core.stage import Placement, Site
+from wirespeed.core.stage import MAX_BURST, Placement, Site
 from wirespeed.errors import GraphError, PortError
 from wirespeed.ports.tap import receive, transmit
+from wirespeed.ports.tap.batch import Batch, BatchMemory
 from wirespeed.ports.tap.device import Device
 from wirespeed.ports.tap.queue import HEADER, drain, off_filter
 
@@ -46,6 +49,7 @@ class TapPart:
         self.device = device
         self.link = port.link
         self._states: list[int] = []
+        self._batches: list[BatchMemory] = []
         self._last: Counters | None = None
         device.roles.add(self.role)
 
@@ -67,6 +71,14 @@ class TapPart:
             "trouble": told.trouble,
         }
 
+    def _batch(self, fd: int) -> int:
+        """A batch for a worker with this queue, 0 where there can be none."""
+        batch = BatchMemory.open(fd)
+        if batch is None:
+            return 0
+        self._batches.append(batch)
+        return batch.address
+
     def _sum(self, state: Any, field: str) -> int:
         return sum(int(getattr(state.at(address), field)) for address in self._states)
 
@@ -76,8 +88,19 @@ class TapPart:
             last = self.device.release(self.role)
             self._last = self._counters()
             self._states = []
+            for batch in self._batches:
+                batch.close()
             if last:
                 self.port.closed(self.device)
+
+
+def _pieces(site: Site, pieces: list[tuple[int, int]]) -> int:
+    """The address of these pieces, each an address and a size."""
+    address = site.arena.alloc(receive.PIECE * len(pieces))
+    for i, (at, size) in enumerate(pieces):
+        piece = receive.Piece.at(address + receive.PIECE * i)
+        piece.address, piece.size = at, size
+    return address
 
 
 class SourcePart(TapPart):
@@ -89,7 +112,7 @@ class SourcePart(TapPart):
     @property
     def holds(self) -> int:
         """Packets that wait to be read into."""
-        return self.device.n * (1 + LONG // ROOM)
+        return self.device.n * (receive.ROWS + LONG // ROOM)
 
     def attach(self, filter: "Filter") -> bool:
         """Have the kernel give us only what a filter lets pass; whether it does.  What was there before is gone."""
@@ -118,23 +141,24 @@ class SourcePart(TapPart):
         state = receive.State.at(address)
         state.fd, state.link = fd, self.port.link
         state.room, state.span = site.pool.room - HEADROOM, site.pool.room
+        state.batch = self._batch(state.fd)
+        state.sizes = Batch.at(state.batch).results if state.batch else site.arena.alloc(8 * receive.ROWS)
+        state.firsts = site.arena.alloc(8 * receive.ROWS)
+        first = state.room + HEADER
+        spill = np.zeros(receive.ROWS * receive.LARGEST, np.uint8)  # pages that are never touched cost nothing
+        spills = spill.ctypes.data
+        rows = [
+            piece
+            for i in range(receive.ROWS)
+            for piece in ((0, first), (spills + i * receive.LARGEST, receive.LARGEST))
+        ]
+        state.rows = _pieces(site, rows)
         length = -(-(LONG - state.room) // state.span)
         state.length = state.missing = length if site.pool.size >= SPARE * length * site.workers else 0
-        spill = site.arena.alloc(receive.LARGEST, 4096)
-        state.short = self._pieces(site, [state.room + HEADER], spill)
-        state.long = self._pieces(site, [state.room + HEADER] + [state.span] * state.length, spill)
+        state.long = _pieces(site, [(0, first), *[(0, state.span)] * state.length, rows[1]])
         state.segments = site.arena.alloc(8 * max(1, state.length))
         self._states.append(address)
-        return Placement(receive.receive.address, address, receive.DROPS, (fd,))
-
-    def _pieces(self, site: Site, sizes: list[int], spill: int) -> int:
-        """A row of pieces of these sizes, and the spill at its end."""
-        address = site.arena.alloc(receive.PIECE * (len(sizes) + 1))
-        for i, size in enumerate(sizes):
-            receive.Piece.at(address + receive.PIECE * i).size = size
-        end = receive.Piece.at(address + receive.PIECE * len(sizes))
-        end.address, end.size = spill, receive.LARGEST
-        return address
+        return Placement(receive.receive.address, address, receive.DROPS, (fd,), keep=spill)
 
     def _counters(self) -> Counters:
         told = self.device.told
@@ -165,6 +189,9 @@ class SinkPart(TapPart):
         state.fd = self.device.fds[site.worker]
         state.pieces = site.arena.alloc(transmit.MOST_PIECES * receive.PIECE)
         state.header = site.arena.alloc(HEADER)
+        state.batch = self._batch(state.fd)
+        state.answers = Batch.at(state.batch).results if state.batch else site.arena.alloc(8 * MAX_BURST)
+        state.taken = site.arena.alloc(8 * MAX_BURST)
         self._states.append(address)
         return Placement(transmit.transmit.address, address, transmit.DROPS)
 

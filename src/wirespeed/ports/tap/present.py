@@ -11,7 +11,6 @@ import os
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
-from wirespeed.errors import PortError
 from wirespeed.ports.link.interface import IFF_UP, Interface
 from wirespeed.ports.link.namespace import inside, path_of
 from wirespeed.ports.link.watch import Watch
@@ -57,7 +56,8 @@ class Present:
             queue.off_filter(self.fds[0])  # one that a killed process left on a persistent device
             queue.frame(self.fds[0])
             self.offloads = queue.allow(self.fds[0], settings.offloads)
-            queue.keep(self.fds[0], settings.persist, settings.owner, settings.group)
+            label = f"{settings.kind}:{self.name}"
+            queue.keep(label, self.fds[0], settings.persist, settings.owner, settings.group)
             if settings.move_to is not None and not handed:
                 _hand_over(self.name, self._named, settings.move_to)
                 self._named = settings.move_to
@@ -72,10 +72,12 @@ class Present:
             undo.pop_all()
 
     def _open_sockets(self) -> None:
-        """Open what watches the device and asks for it, in the namespace that it is in."""
-        self._sockets.close()
-        self._watch = self._sockets.enter_context(Watch(self.netns))
-        self._netlink = self._sockets.enter_context(Netlink(self.netns))
+        """Open what watches the device and asks for it, in the namespace that it is in; those before stay if we cannot."""
+        with ExitStack() as undo:
+            watch, netlink = undo.enter_context(Watch(self.netns)), undo.enter_context(Netlink(self.netns))
+            self._sockets.close()
+            self._watch, self._netlink = watch, netlink
+            self._sockets.push(undo.pop_all())
         self._see()
 
     def _see(self) -> None:
@@ -131,14 +133,16 @@ class Present:
             self._home.close()
             self._home.callback(os.close, fd)
             self.netns = f"/proc/self/fd/{fd}"
-        with suppress(PortError):
+            if _identity(self.netns) != self._identity:
+                self._named = None  # somebody took it from there on purpose
+        with suppress(OSError):
             self._open_sockets()
 
     def dropped(self) -> int:
         """Packets for us that found our queues full, or that a filter of ours kept off, since we came."""
         try:
             return self._netlink.dropped(self.name, self.index) - self._before
-        except PortError:
+        except OSError:
             return 0
 
     def close(self) -> None:

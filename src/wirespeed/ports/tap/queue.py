@@ -97,7 +97,7 @@ def _refusal(kind: str, name: str, error: OSError) -> PortError:
     if error.errno in (errno.EPERM, errno.EACCES):
         return refused(label, f"make a {kind}, or to open one of somebody else", "CAP_NET_ADMIN")
     said = {
-        errno.EBUSY: "it is in use by another program; end that one, or give another name",
+        errno.EBUSY: "it is in use by another program or port; end that one, or give another name",
         errno.EINVAL: f"there is an interface of that name which is no {kind}; give another name",
         errno.E2BIG: "it has as many queues as the kernel allows; run with fewer workers",
     }
@@ -121,11 +121,17 @@ def allow(fd: int, offloads: bool) -> int:
     return 0
 
 
-def keep(fd: int, persist: bool | None, owner: int | None, group: int | None) -> None:
+def keep(label: str, fd: int, persist: bool | None, owner: int | None, group: int | None) -> None:
     """Make the device persistent or not, and say whose it is; None leaves it as it is."""
     for request, value in ((TUNSETPERSIST, persist), (TUNSETOWNER, owner), (TUNSETGROUP, group)):
-        if value is not None:
+        if value is None:
+            continue
+        try:
             fcntl.ioctl(fd, request, int(value))
+        except (OSError, OverflowError) as error:
+            raise PortError(
+                errno.EINVAL, f"{label}: got owner {owner} and group {group}, wanted ones that this system can have"
+            ) from error
 
 
 def name_of(fd: int) -> str | None:

@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-One ``write`` gives one packet.  The virtio-net header is written into the headroom, right before the data, where the
-packet is one segment of its own; where it is a chain, shows bytes of somebody else's or has no room there, the header
-and each segment are a piece of one ``writev``.
+One ``write`` gives one packet; those of a burst are one call (:mod:`wirespeed.ports.tap.batch`).  The virtio-net header
+is written into the headroom, right before the data, where the packet is one segment of its own; where it is a chain,
+shows bytes of somebody else's or has no room there, the header and each segment are a piece of one ``writev``.
 
 The kernel's answer decides: a device that is down or gone drops the rest of the burst (``link_down``), what it cannot
 take just now stays (back-pressure), and a packet that is none, or is too long for it, is dropped and counted.
@@ -19,11 +19,12 @@ import numpy as np
 from wirespeed.core.free import free_bulk
 from wirespeed.core.packet import PARTIAL, SHOWING, Packet, data, refcnt
 from wirespeed.core.stage import FIRST_REASON, Head, drop
-from wirespeed.jit.intrinsics import load_handle, move, store_i64, store_u32, store_u64
+from wirespeed.jit.intrinsics import load_handle, load_i64, store_i64, store_u32, store_u64
 from wirespeed.jit.kernel import kernel, stage
 from wirespeed.jit.layout import layout
 from wirespeed.jit.libc import sys_write, sys_writev
 from wirespeed.net.offload import announce
+from wirespeed.ports.tap.batch import ENTRIES, WRITE, Batch, prepare, run
 from wirespeed.ports.tap.queue import HEADER
 from wirespeed.ports.tap.receive import PIECE, Piece
 
@@ -49,8 +50,11 @@ State = layout(
         ("fd", "i8"),
         ("pieces", "i8"),  # address of Piece[MOST_PIECES]
         ("header", "i8"),  # address of a virtio-net header, for packets that have no room for one
-        ("again", "u8"),  # times that the kernel had no memory or no room
-        (None, 32),
+        ("batch", "i8"),  # address of its batch, or 0
+        ("answers", "i8"),  # address of what the kernel answered to each packet of a burst
+        ("taken", "i8"),  # address of the handles of those that it took
+        ("down", "i8"),  # 1 while the device was down or gone the last time
+        ("again", "u8"),  # packets that the kernel had no memory for, each time
     ],
 )
 
@@ -83,10 +87,16 @@ def write_pieces(s, handle):
 
 
 @kernel(inline=True)
+def is_simple(p, handle):
+    """Whether a packet is one segment of its own that has room for the header before its data."""
+    return p.segments == 1 and p.data >= HEADER and p.flags & SHOWING == 0 and refcnt(handle) == 1
+
+
+@kernel(inline=True)
 def give(s, handle):
     """Give the kernel a packet; what it answers."""
     p = Packet(handle)
-    if p.segments == 1 and p.data >= HEADER and p.flags & SHOWING == 0 and refcnt(handle) == 1:
+    if is_simple(p, handle):
         # Bounds: the headroom has as many bytes, and is nobody else's.
         header = data(p) - HEADER
         if not introduce(header, handle):
@@ -95,33 +105,77 @@ def give(s, handle):
     return write_pieces(s, handle)
 
 
+@kernel(inline=True)
+def meaning(answer):
+    """An answer of the kernel's, those that mean the same told by one: down or gone by EIO, not now by EAGAIN."""
+    if answer == EBADFD or answer == EBADF:
+        return i64(EIO)
+    return i64(EAGAIN) if answer == ENOMEM or answer == ENOBUFS else answer
+
+
+@kernel
+def give_many(s, burst, n):
+    """Give the kernel packets, many at once; what it answers to each is in ``answers``."""
+    b = Batch(s.batch)
+    for i in range(n):
+        handle = load_handle(burst + 8 * i)
+        p = Packet(handle)
+        if not is_simple(p, handle):
+            run(b)  # what was before it goes before it
+            store_i64(s.answers + 8 * i, write_pieces(s, handle))
+            continue
+        header = data(p) - HEADER
+        if not introduce(header, handle):
+            store_i64(s.answers + 8 * i, i64(BAD_OFFLOAD))
+            continue
+        prepare(b, i64(i), i64(WRITE), s.fd, header, i64(p.length) + HEADER)
+        if b.prepared == ENTRIES:
+            run(b)
+    run(b)
+
+
+@kernel
+def give_each(s, burst, n):
+    """Give the kernel packets one by one; when the device is down, or takes no more now, the others are not tried."""
+    answer = i64(0)
+    for i in range(n):
+        if answer == EAGAIN or answer == EIO:
+            store_i64(s.answers + 8 * i, answer)
+            continue
+        answer = meaning(give(s, load_handle(burst + 8 * i)))
+        store_i64(s.answers + 8 * i, answer)
+
+
 @stage
 def transmit(state, burst, n):
     """Give packets to the kernel; what it has no room for is refused."""
     s = State(state)
-    done, kept, total, down = i64(0), i64(0), i64(0), False
-    while done < n:
-        handle = load_handle(burst + 8 * done)
-        size = i64(Packet(handle).total)
-        answer = i64(EIO) if down else give(s, handle)
+    if s.batch != 0 and s.down == 0 and n > 1:
+        give_many(s, burst, n)
+    else:
+        give_each(s, burst, n)
+    taken, refused, total, down = i64(0), i64(0), i64(0), i64(0)
+    for i in range(n):
+        handle = load_handle(burst + 8 * i)
+        answer = meaning(load_i64(s.answers + 8 * i))
         if answer >= 0:
-            total += size
-            store_i64(burst + 8 * kept, handle)
-            kept += 1
-        elif answer == EIO or answer == EBADFD or answer == EBADF:
-            down = True
+            total += i64(Packet(handle).total)
+            store_i64(s.taken + 8 * taken, handle)
+            taken += 1
+        elif answer == EIO:
+            down = i64(1)
             drop(state, handle, LINK_DOWN)
-        elif answer == EAGAIN or answer == ENOMEM or answer == ENOBUFS:
-            s.again += u64(1)
-            break
+        elif answer == EAGAIN:
+            store_i64(burst + 8 * refused, handle)
+            refused += 1
         elif answer == EMSGSIZE:
             drop(state, handle, TOO_LONG)
         elif answer == BAD_OFFLOAD:
             drop(state, handle, NO_OFFLOAD)
         else:
             drop(state, handle, BAD_FRAME)
-        done += 1
+    s.down = down
+    s.again += u64(refused)
     s.head.bytes += u64(total)
-    free_bulk(s.head.cache, burst, kept)
-    move(burst, burst + 8 * done, 8 * (n - done))
-    return n - done
+    free_bulk(s.head.cache, s.taken, taken)
+    return refused

@@ -25,5 +25,5 @@ def channels(name: str, netns: str | None) -> int:
             fcntl.ioctl(asking, SIOCETHTOOL, REQUEST.pack(os.fsencode(name), answer.buffer_info()[0]))
         except OSError:
             return 1
-    _, _, _, _, _, receiving, _, _, combined = CHANNELS.unpack(answer.tobytes())
-    return max(1, receiving + combined)
+    told: tuple[int, ...] = CHANNELS.unpack(answer.tobytes())
+    return max(1, told[5] + told[8])

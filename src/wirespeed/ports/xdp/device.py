@@ -43,7 +43,8 @@ class Device:
         self.workers = workers
         self.closed = False
         self.queues: list[Queue] = []
-        self.link_changes = self.reopened = 0
+        self.link_changes = 0
+        self._trouble = ""  # why an interface that was gone could not be opened again
         self._roles: set[str] = set()
         self.joined: set[str] = set()
         self._attachment: Attachment | None = None
@@ -153,8 +154,9 @@ class Device:
                 self._attach()
             for queue in self.queues:
                 queue.open()
-        except OSError:
-            # It went again, is being made, or its namespace is gone: the next look tells.
+        except OSError as error:
+            # It went again, is being made, somebody else has it, or its namespace is gone: the next look tells.
+            self._trouble = str(error)
             self.index = 0
             for queue in self.queues:
                 queue.retire()
@@ -162,7 +164,7 @@ class Device:
                 self._attachment.close()
                 self._attachment = None
             return
-        self.reopened += 1
+        self._trouble = ""
         self.link_changes += 1
         self._tell()
 
@@ -174,15 +176,20 @@ class Device:
             found["kernel_drops"] = found["rx_dropped"] + found["rx_ring_full"]
             found["program"] = self._mode
             found["queues_left"] = max(0, self._channels - self.port.queue - self.workers)
-        return found | {"link_changes": self.link_changes}
+        found["link_changes"] = self.link_changes
+        if self._trouble:
+            found["waits_for"] = self._trouble
+        return found
 
     def leave(self, role: str) -> None:
-        """Close it in a role; the last one closes the device."""
-        self._roles.discard(role)
+        """Close it in a role; the last one closes the device.  Closing twice is harmless."""
+        if role not in self._roles:
+            return
+        self._roles.remove(role)
         if role == "sink":
             for queue in self.queues:
                 queue.write_off()
-        if self._roles or self.closed:
+        if self._roles:
             return
         self.closed = True
         if self._attachment is not None:

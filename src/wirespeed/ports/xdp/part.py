@@ -3,6 +3,7 @@
 from typing import Any
 
 from wirespeed.core.stage import Placement, Site
+from wirespeed.net.segmentation import MOST_FRAMES
 from wirespeed.ports.xdp import receive, transmit
 from wirespeed.ports.xdp.device import Device
 
@@ -27,7 +28,7 @@ class XdpPart:
         stage = receive if source else transmit
         address = site.state(stage.State)
         if not source:
-            transmit.State.at(address).box = site.arena.alloc(8 * transmit.MOST_FRAMES)
+            transmit.State.at(address).box = site.arena.alloc(8 * MOST_FRAMES)
         self._states.append(address)
         queue.add(self.role, stage, address)
         code = receive.receive.address if source else transmit.transmit.address

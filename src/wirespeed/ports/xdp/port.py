@@ -34,7 +34,7 @@ class XdpPort(Element):
         "leave": Option("list", None, "leave such frames to the kernel, as in leave=arp,tcp/22", rules, many=True),
         "checksums": Option("word", "complete", "complete or leave: what is done where the kernel left them for later",
                             options.choice("complete", "leave")),
-        "ring": Option("frames", 1024, "length of each of a queue's rings, a power of two", options.count(64, 1 << 15, "1024")),
+        "ring": Option("frames", 2048, "length of each of a queue's rings, a power of two", options.count(64, 1 << 15, "2048")),
         "netns": Option("name", None, "network namespace that the interface is in", options.text),
     }  # fmt: skip
 
@@ -53,7 +53,7 @@ class XdpPort(Element):
         self.ring: int = values["ring"]
         self.netns: str | None = values["netns"]
         if self.ring & (self.ring - 1):
-            raise options.refused(self.KIND, "ring", self.ring, "a power of two", "1024")
+            raise options.refused(self.KIND, "ring", self.ring, "a power of two", "2048")
         self._device: Device | None = None
 
     def open(self, role: str, workers: int) -> XdpPart:

@@ -6,7 +6,8 @@ What stands in the receive ring *is* packets of the pool: an address is turned b
 is reset to where its data lies.  A packet in several frames becomes a chain.  Then the kernel is given as many empty ones
 as it has filled; when the pool has none at the moment, each call tries again, so that the ring never stays dry.
 
-Thread rule: one worker.  What it uses is written by the control thread with release (S0), and taken with acquire.
+Thread rule: one worker.  X1, the releasing store of the receive ring's consumer, keeps the reading of descriptors before
+it.  What is used is told by X4 and given up by X5, the releasing store of the socket in use.
 """
 
 import numpy as np
@@ -59,7 +60,7 @@ State = layout(
 @kernel
 def adopt(use):
     """Use another socket from now on, and let the control thread have the old one."""
-    store_release(use, "socket", load_acquire(use, "next"))  # S1
+    store_release(use, "socket", load_acquire(use, "next"))  # X5
 
 
 @kernel
@@ -158,7 +159,7 @@ def receive(state, burst, n):
         store_i64(burst + 8 * done, handle)
         done += 1
     q.mine = u32(mine + u32(waiting))
-    store_release(Word(q.consumer), "value", q.mine)  # R1
+    store_release(Word(q.consumer), "value", q.mine)  # X1
     me.head.bytes += u64(total)
     refill(s.cache if s.cache != 0 else cache, s)
     return done

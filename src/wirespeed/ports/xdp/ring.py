@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 Two rings bring frames in: *fill* gives the kernel empty ones, *rx* brings them back filled.  Two take frames out: *tx*
 gives the kernel full ones, *completion* brings them back sent.  Each has one producer and one consumer, whose counters
-run modulo 2^32.  Our counters are kept here and published with release (F0, T0 of the producers, R1, C1 of the
-consumers); the kernel's are read with acquire.
+run modulo 2^32.  Our counters are kept here and published with release, each behind what it stands for: X0, the fill
+ring's; X1, the receive ring's; X2, the transmit ring's; X3, the completion ring's.  The kernel's are read with acquire.
 
 A frame is a packet of the pool: the socket's memory (umem) is the pool's.  The chunk which the kernel is given begins with the
 packet's *record*: the kernel puts a frame 256 bytes behind the beginning of its chunk (XDP_PACKET_HEADROOM), which is
@@ -18,7 +18,8 @@ times a power of two, and multiplying by the inverse of that odd number modulo 2
 quotient when there is no remainder, and otherwise a number that is larger than any quotient.
 
 Thread rules: the stages of one worker, source and sink, share a socket; the control thread reads counters, and has all of
-a socket when no stage has it as its ``socket`` any more.  S0 hands a record to a stage, S1 back.
+a socket when no stage has it as its ``socket`` any more.  X4, the releasing store of the
+socket to use, hands a record to a stage, and X5 gives it back.
 
 *Source:* Documentation/networking/af_xdp.rst, include/uapi/linux/if_xdp.h; Granlund and Montgomery, "Division by
 Invariant Integers using Multiplication" (1994), section 9, for exact divisibility.
@@ -155,7 +156,7 @@ def lend(socket, handles, n):
         store_u8(marks + i64(number_of(s, handle)), FOR_FILL)  # Bounds: a packet of the socket's pool
         store_u64(entries + 8 * i64(u32(mine + u32(i)) & mask), u64(handle - s.base))
     q.mine = u32(mine + u32(n))
-    store_release(Word(q.producer), "value", q.mine)  # F0
+    store_release(Word(q.producer), "value", q.mine)  # X0
     s.filled += n
 
 
@@ -192,7 +193,7 @@ def take_filled(s, chunk):
 @kernel
 def publish(use, socket):
     """Have a stage use another socket, or none (0), from its next call on."""
-    store_release(Use(use), "next", socket)  # S0
+    store_release(Use(use), "next", socket)  # X4
 
 
 @kernel

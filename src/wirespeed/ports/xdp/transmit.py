@@ -10,46 +10,30 @@ The kernel sends when it is called, a number of packets at a time; it is called 
 once a burst, and again, by the ticks, for as long as something is left in the ring.  What it has sent stands in
 the completion ring.
 
-Thread rule: one worker.
+Thread rule: one worker.  X5, the releasing store of the socket in use, gives the old one up to the control thread, which
+took care of the new one's record before X4 (:mod:`wirespeed.ports.xdp.ring`).
 """
 
 import numpy as np
 
 from wirespeed.core.clone import copy_packet
-from wirespeed.core.free import free_bulk, free_mixed, free_segment, free_segments
-from wirespeed.core.packet import PARTIAL, SHOWING, SPECIAL, Packet, data, refcnt
-from wirespeed.core.pool import RECORD
+from wirespeed.core.free import free_mixed, free_segments
+from wirespeed.core.packet import PARTIAL, Packet, data
 from wirespeed.core.stage import FIRST_REASON, Head, count_drops, drop
 from wirespeed.jit.atomics import load_acquire, store_release
-from wirespeed.jit.intrinsics import load_be16, load_handle, load_u8, load_u64, move, stack, store_i64, store_u8
+from wirespeed.jit.intrinsics import load_be16, load_handle, move
 from wirespeed.jit.kernel import kernel, stage
-from wirespeed.jit.layout import address, layout
-from wirespeed.jit.libc import sys_send
-from wirespeed.net.offload import complete
-from wirespeed.net.segmentation import MOST_FRAMES, is_alone, segment
-from wirespeed.net.segmentation import NO_PACKET as NOTHING
-from wirespeed.net.segmentation import TOO_LONG as LONG
+from wirespeed.jit.layout import layout
+from wirespeed.net.completion import complete
+from wirespeed.net.excerpt import is_alone
+from wirespeed.net.offload import NO_PACKET as NOTHING
+from wirespeed.net.offload import TOO_LONG as LONG
+from wirespeed.net.segmentation import MOST_FRAMES, segment
+from wirespeed.ports.xdp.lending import FRAME_LIMIT, can_go, held, is_plain, put, put_chain, reap, send, unsent
 from wirespeed.ports.xdp.partial import ETHER_SERVICE_TAG, ETHER_TAG
-from wirespeed.ports.xdp.ring import (
-    BATCH,
-    CONTINUED,
-    DESCRIPTOR,
-    OFFSET_SHIFT,
-    OURS,
-    PART,
-    SINGLE,
-    Descriptor,
-    Socket,
-    Use,
-    Word,
-    filled_slots,
-    free_slots,
-    handle_of,
-    needs_wakeup,
-    number_of,
-)
+from wirespeed.ports.xdp.ring import SINGLE, Socket, Use, Word, free_slots
 
-u16, u32, i64, u64 = np.uint16, np.uint32, np.int64, np.uint64
+u32, i64, u64 = np.uint32, np.int64, np.uint64
 DROPS = {
     "link_down": "The interface was down or gone",
     "too_long": "The frame is longer than the interface carries",
@@ -60,7 +44,6 @@ DROPS = {
 }
 LINK_DOWN, TOO_LONG, TOO_SHORT, BAD_OFFLOAD, NO_PACKET, NOT_SENT = range(FIRST_REASON, FIRST_REASON + 6)
 ETHERNET = 14
-FRAME_LIMIT = 17  # frames of one packet: MAX_SKB_FRAGS, include/linux/skbuff.h
 
 State = layout(
     "XdpSink",
@@ -82,24 +65,13 @@ State = layout(
 
 
 @kernel
-def unsent(s):
-    """How many packets stand in the ring that the kernel has not looked at yet."""
-    q = s.tx
-    n = i64(0)
-    for i in range(q.length - free_slots(q)):
-        d = Descriptor(q.entries + DESCRIPTOR * i64(u32(q.mine - u32(1 + i)) & q.mask))
-        n += d.options & CONTINUED == 0
-    return n
-
-
-@kernel
 def adopt(state):
     """Use another socket from now on, and let the control thread have the old one; what that did not send is lost."""
     me = State(state)
     if me.use.socket != 0:
         count_drops(state, LINK_DOWN, unsent(Socket(me.use.socket)))
     me.head.held = 0
-    store_release(me.use, "socket", load_acquire(me.use, "next"))  # S1
+    store_release(me.use, "socket", load_acquire(me.use, "next"))  # X5
 
 
 @kernel
@@ -113,79 +85,6 @@ def write_off(state):
     me.boxed = 0
     me.sent = 0
     me.head.held = 0
-
-
-@kernel
-def reap(cache, s):
-    """Free what the kernel has sent."""
-    q = s.completion
-    left = filled_slots(q)
-    handles = stack(512)  # Bounds: BATCH handles
-    mask, entries, marks, size = q.mask, q.entries, s.marks, u64(s.size)
-    while left > 0:
-        mine, n, singles = q.mine, min(left, i64(BATCH)), i64(0)
-        for i in range(n):
-            handle = handle_of(s, load_u64(entries + 8 * i64(u32(mine + u32(i)) & mask)))
-            number = number_of(s, handle)
-            # Bounds: the kernel's number is looked at first, so the mark is one of the table.
-            mark = i64(load_u8(marks + i64(number))) if number < size else i64(OURS)
-            if mark < SINGLE:
-                s.invalid += u64(1)
-                continue
-            store_u8(marks + i64(number), OURS)
-            if mark == SINGLE:
-                store_i64(handles + 8 * singles, handle)
-                singles += 1
-            else:
-                free_segment(cache, handle)
-            s.sending -= 1
-        q.mine = u32(mine + u32(n))
-        store_release(Word(q.consumer), "value", q.mine)  # C1
-        free_bulk(cache, handles, singles)
-        left -= n
-
-
-@kernel(inline=True)
-def put(s, slot, p, mark, options):
-    """Write one descriptor, and note that the kernel has the frame."""
-    handle = address(p)
-    store_u8(s.marks + i64(number_of(s, handle)), mark)  # Bounds: a packet of the socket's pool
-    q = s.tx
-    d = Descriptor(q.entries + DESCRIPTOR * i64(slot & q.mask))
-    d.address = u64(handle - s.base) | (u64(p.data) + u64(RECORD)) << u64(OFFSET_SHIFT)
-    d.length = p.length
-    d.options = options
-
-
-@kernel
-def put_chain(s, slot, handle):
-    """Write the descriptors of a chain; for their number there is room."""
-    while handle != 0:
-        p = Packet(handle)
-        following = p.next
-        put(s, slot, p, PART, u32(0) if following == 0 else u32(CONTINUED))
-        slot = u32(slot + u32(1))
-        handle = following
-
-
-@kernel(inline=True)
-def is_plain(s, p):
-    """Whether a packet can go as it is, as one frame."""
-    odd = (p.next | (p.pool ^ s.pool)) != 0
-    return not odd and p.refcnt == 1 and p.flags & (SPECIAL | PARTIAL) == 0
-
-
-@kernel
-def can_go(s, handle):
-    """Whether each segment of a packet can be a frame: the pool's own, alone, not empty, and not too many of them."""
-    n = i64(0)
-    while handle != 0:
-        p = Packet(handle)
-        if p.pool != s.pool or refcnt(handle) != 1 or p.flags & SHOWING or p.length == 0:
-            return False
-        n += 1
-        handle = p.next
-    return n == 1 or (s.several != 0 and n <= FRAME_LIMIT)
 
 
 @kernel
@@ -233,7 +132,7 @@ def put_any(state, s, handle):
     q = s.tx
     put_chain(s, q.mine, handle)
     q.mine = u32(q.mine + u32(p.segments))
-    store_release(Word(q.producer), "value", q.mine)  # T0
+    store_release(Word(q.producer), "value", q.mine)  # X2
     s.sending += i64(p.segments)
     Head(state).bytes += u64(p.total)
 
@@ -286,24 +185,6 @@ def take_odd(state, s, handle):
     return True
 
 
-@kernel(inline=True)
-def held(s):
-    """Frames that are not sent yet, as far as can be told: of zero-copy sockets those that are not completed.
-
-    Others are copied when the kernel looks at them, and need not be waited for.
-    """
-    return s.sending if s.zero_copy != 0 else s.tx.length - free_slots(s.tx)
-
-
-@kernel(inline=True)
-def send(s):
-    """Have the kernel send what is in the ring, if it wants to be told."""
-    if needs_wakeup(s.tx):
-        s.wakeups += u64(1)
-        if sys_send(s.fd, i64(0), i64(0)) < 0:
-            s.busy += u64(1)
-
-
 @kernel
 def drop_all(state, burst, n, reason):
     """Drop a burst."""
@@ -354,7 +235,7 @@ def transmit(state, burst, n):
                 packets += 1
             else:
                 q.mine = slot
-                store_release(Word(q.producer), "value", slot)  # T0
+                store_release(Word(q.producer), "value", slot)  # X2
                 if not take_odd(state, s, handle):
                     break
                 room, slot = free_slots(q), q.mine
@@ -363,11 +244,10 @@ def transmit(state, burst, n):
                     break
             done += 1
         q.mine = slot
-        store_release(Word(q.producer), "value", slot)  # T0
+        store_release(Word(q.producer), "value", slot)  # X2
         s.sending += packets
         me.head.bytes += u64(total)
-    if free_slots(q) < q.length:
-        send(s)
+    send(s)
     me.head.held = held(s) + me.boxed - me.sent
     if done > 0:
         move(burst, burst + 8 * done, 8 * (n - done))
