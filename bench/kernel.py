@@ -110,7 +110,7 @@ def _frames(options: Options, huge: bool) -> Iterator[Row]:
     samples: dict[tuple[Case, str], list[Sample]] = defaultdict(list)
     sides = SIDES if options.peer else SIDES[:1]
     seconds = 0.8 if options.quick else 2.0
-    places = [machine.measure_placement(*_cores(options))]
+    places: list[machine.Placement] = []
 
     def once(which: tuple[Case, str]) -> None:
         if which in failed:
@@ -123,14 +123,17 @@ def _frames(options: Options, huge: bool) -> Iterator[Row]:
 
     for number in range(options.runs):
         say(f"round {number + 1} of {options.runs}, {len(cases)} cases on core {options.core}")
+        if len(set(_cores(options))) > 1:
+            places.append(machine.measure_placement(*_cores(options)))
         for case in cases:
             interleave([(case, side) for side in (sides if number % 2 == 0 else sides[::-1])], 1, once)
-        places.append(machine.measure_placement(*_cores(options)))
     for case in cases:
         yield from _rows(options, case, samples, failed)
-    trips = Figure.of([place.round_trip_ns for place in places])
-    kinds = ", ".join(sorted({place.kind for place in places}))
-    yield Row("kernel.placement.round-trip", "ns", trips, note=f"a cache line between the two cores, and back: {kinds}")
+    if places:
+        trips = Figure.of([place.round_trip_ns for place in places])
+        kinds = ", ".join(sorted({place.kind for place in places}))
+        note = f"a cache line between the two cores, and back: {kinds}"
+        yield Row("kernel.placement.round-trip", "ns", trips, note=note)
 
 
 def _cores(options: Options) -> tuple[int, int]:

@@ -71,7 +71,9 @@ class Prompt:
                 self._output += piece.decode(errors="replace")
 
     def _last_line(self) -> str:
-        return (self._output.strip().splitlines() or ["no message"])[-1][:200]
+        """What it said last, or, where it gives a cause (as DPDK does), that."""
+        lines = self._output.strip().splitlines() or ["no message"]
+        return next((line for line in reversed(lines) if "Cause:" in line), lines[-1]).strip()[:200]
 
     def _end(self) -> None:
         """Ask it to leave, then make it."""

@@ -9,6 +9,7 @@ It is also the traffic of these benches, for both sides: ``txonly`` over net_af_
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from bench.namespaces import Space
 from bench.peers.testpmd import PROGRAM, missing
@@ -16,7 +17,16 @@ from bench.prompt import Prompt
 
 __all__ = ["Live", "device", "missing"]
 
+MEMORY = Path("/proc/meminfo")
+PAGES_EACH = 200  # of 2 MB, for its pool of 155,456 buffers
 MODES = {"rx": "rxonly", "tx": "txonly", "forward": "io"}
+
+
+def free_pages() -> int:
+    """Huge pages that nobody has taken: another program on the machine may give back those that we asked for."""
+    return next(
+        (int(line.split()[1]) for line in MEMORY.read_text().splitlines() if line.startswith("HugePages_Free:")), 0
+    )
 
 
 def device(kind: str, number: int, name: str) -> str:
@@ -31,7 +41,8 @@ class Live(Prompt):
 
     def __init__(self, space: Space, job: str, devices: Sequence[str], core: int, huge: bool, size: int = 64) -> None:
         """``size`` is that of the frames that it makes, for the job ``tx``; without ``huge`` pages it gets ordinary ones."""
-        memory = ["--in-memory"] if huge else ["--no-huge", "--no-shconf", "-m", "1024"]
+        plain = ["--no-huge", "--no-shconf", "-m", "1024"]
+        memory = ["--in-memory"] if huge and free_pages() >= PAGES_EACH else plain
         main_core = next((other for other in sorted(os.sched_getaffinity(0)) if other != core), core)
         vdevs = [word for device in devices for word in ("--vdev", device)]
         super().__init__(

@@ -110,6 +110,20 @@ def test_each_worker_numbers_a_stream_of_its_own(pool):
     assert got == [[(65535, k) for k in range(6)], [(0, k) for k in range(5)]]
 
 
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_each_flow_is_a_stream_of_its_own_if_that_is_asked_for(pool, workers):
+    part = port("generator:trailer=flow,flows=6,count=25,stream=65533").open("source", workers)
+    drivers = [Driver(part, pool=pool, worker=w, workers=workers, burst=5) for w in range(workers)]
+    got = [[(trailer(p.data)[:2], p.data[26:36]) for p in one.receive_all()] for one in drivers]
+    for one in drivers[1:]:
+        one.release()
+    drivers[0].close()
+    everything = sorted((number, stream) for found in got for (stream, number), _ in found)
+    assert everything == sorted((k // 6, (65533 + k % 6) % 65536) for k in range(25))
+    flows = {(stream, flow) for found in got for (stream, _), flow in found}
+    assert len(flows) == 6 == len({flow for _, flow in flows}) == len({stream for stream, _ in flows})
+
+
 def test_numbers_have_no_gap_where_the_pool_was_empty():
     with PacketPool(8, HEADROOM + 64) as small:
         one = Driver(port("generator:trailer=yes,count=20,rate=1Gpps,size=64,200").open("source", 1), pool=small)
@@ -129,7 +143,9 @@ def test_numbers_have_no_gap_where_the_pool_was_empty():
         ),
         ("generator:trailer=yes,src=::1,dst=::2", "got 64, wanted at least 80"),
         ("generator:trailer=yes,stream=65536", "from 0 to 65535"),
-        ("generator:trailer=perhaps", "wanted yes or no"),
+        ("generator:trailer=perhaps", "wanted flow or yes or no"),
+        ("generator:trailer=flow,flows=70000", "wanted at most 65536 in turn"),
+        ("generator:trailer=flow,flows=7,order=random", "in the order random"),
     ],
 )
 def test_what_has_no_room_is_said_when_the_port_is_made(word, message):

@@ -99,7 +99,7 @@ def test_a_word_without_an_equals_sign_is_no_option():
 
 @pytest.mark.parametrize("word", ["", "some", "other:x", "Some:x", ":", "x.pcap"])
 def test_an_unknown_kind_is_refused_with_those_there_are(word):
-    with pytest.raises(GraphError, match="wanted one of pcap:, generator:, memory:, null:"):
+    with pytest.raises(GraphError, match=r"wanted one of pcap:, generator:, .*, memory:, null:, .*, some:; write"):
         ports.port(word)
 
 

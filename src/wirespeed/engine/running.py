@@ -35,6 +35,7 @@ from wirespeed.engine.services import Services
 from wirespeed.engine.snapshot import drain, worker_report
 from wirespeed.engine.worker import work
 from wirespeed.errors import GraphError, PortError, WirespeedError
+from wirespeed.jit.libc import wake_promptly
 
 log = logging.getLogger("wirespeed")
 SPARE_PACKETS = 1024
@@ -138,6 +139,7 @@ class Running:
     def _work(self, crew: RunningCrew, copy: GraphCopy) -> None:
         if self._cores:
             os.sched_setaffinity(0, {self._cores[copy.number % len(self._cores)]})
+        wake_promptly()
         try:
             work(copy.address)
         finally:

@@ -12,7 +12,7 @@ flows that W divides, each flow is made by one worker, in order.
 
 With ``trailer=yes`` each frame ends in 18 bytes (:mod:`wirespeed.net.trailer`) by which :func:`wirespeed.checker` tells
 what became of it.  Each worker's packets are a stream of their own, numbered from 0 without a gap, for two workers'
-packets have no order among each other.
+packets have no order among each other; with ``trailer=flow`` each flow's are, for where flows part on their way.
 
 A size is that of the frame without its frame check sequence, as it lies in memory.
 """
@@ -32,6 +32,12 @@ from wirespeed.ports.variation import Variation
 
 SPORT_TURN = 0x3FF  # flows share out 1024 source ports around the template's
 BUILT = ("proto", "src", "dst", "sport", "dport", "ttl", "tos", "vlan", "prio", "eth_src", "eth_dst")
+
+
+def trailer(value: Any) -> str:
+    """Parse ``flow``, or what says yes or no."""
+    found = options.either(options.flag, "flow")(value)
+    return found if isinstance(found, str) else "yes" if found else "no"
 
 
 def anything(value: Any) -> Any:
@@ -67,11 +73,13 @@ class GeneratorPort(Element):
         "rate": Option("rate", None, "packets (pps) or bits of frames (bps) a second; none: no limit", options.rate),
         "overhead": pacing.OVERHEAD,
         "count": Option("count", None, "packets in all; no end when not set", options.count(0)),
-        "trailer": Option("yes/no", "no", "end each frame in a number and a time, for checker:", options.flag),
+        "trailer": Option(
+            "word", "no", "end frames in a number and a time, for checker:; flow: number each flow", trailer
+        ),
         "stream": Option(
             "count",
             "0",
-            "the stream that trailers name, the next one for each further worker",
+            "the stream that trailers name; further workers, or flows, have the next ones",
             options.count(0, STREAMS - 1, "0"),
         ),
     }
@@ -86,7 +94,13 @@ class GeneratorPort(Element):
         self.count: int | None = values["count"]
         self.seed: int = values["seed"]
         self.checksums: bool = values["checksums"]
-        self.trailer: int | None = values["stream"] if values["trailer"] else None
+        self.trailer: int | None = None if values["trailer"] == "no" else values["stream"]
+        self.streams: int = values["flows"] if values["trailer"] == "flow" else 1
+        if self.streams > STREAMS or (values["trailer"] == "flow" and values["order"] == "random"):
+            raise GraphError(
+                f"generator option trailer: got flow with {self.streams} flows in the order {values['order']}, wanted at "
+                f"most {STREAMS} in turn; write order=turn, or number all packets of a worker with trailer=yes"
+            )
         if self.rate:
             pacing.check(self.rate)
         base = _base(values, given)
@@ -107,6 +121,7 @@ class GeneratorPort(Element):
             self.seed,
             self.checksums,
             self.trailer,
+            self.streams,
         )
         return GeneratorPart(stream)
 
@@ -127,7 +142,7 @@ def _base(values: dict[str, Any], given: dict[str, Any]) -> Template:
 def _templates(base: Template, values: dict[str, Any]) -> tuple[list[Template], list[int]]:
     """A template for each size, and the pattern in which they come."""
     wanted = values["size"] or (None if values["template"] is not None else (64,))
-    if values["trailer"]:
+    if values["trailer"] != "no":
         found = [template.for_trailer(base, size) for size in wanted or (len(base.data),)]
     else:
         found = [base] if wanted is None else [template.resized(base, size) for size in wanted]

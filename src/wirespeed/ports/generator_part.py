@@ -47,7 +47,8 @@ class Stream:
     overhead: int  # bytes that a rate in bits counts for each frame beside its own
     seed: int
     checksums: bool
-    trailer: int | None  # number of the first worker's stream
+    trailer: int | None  # number of the first stream
+    streams: int  # 1: each worker has one; else each flow, of which there are so many
 
 
 class GeneratorPart:
@@ -93,7 +94,10 @@ class GeneratorPart:
         for i, field in enumerate(fields):
             under |= field.write(state.fields + VARIED * i, base, self.stream.seed, site.worker, site.workers)
         if self.stream.trailer is not None:
-            state.trailer, state.stream = 1, (self.stream.trailer + site.worker) % STREAMS
+            alone = self.stream.streams == 1
+            state.trailer, state.streams = 1, self.stream.streams
+            state.stream = (self.stream.trailer + alone * site.worker) % STREAMS
+            state.sequence, state.step = (0, 1) if alone else (site.worker, site.workers)
             under |= IN_TRANSPORT if base.transport else 0
         if self.stream.checksums:
             state.seal = (SEAL_IP if under & IN_IP else 0) | (SEAL_TRANSPORT if under & IN_TRANSPORT else 0)

@@ -12,7 +12,7 @@ from wirespeed.jit.kernel import kernel, stage
 from wirespeed.jit.layout import layout
 from wirespeed.jit.libc import monotonic_ns, realtime_ns
 from wirespeed.net.checksum import fill_sctp, fold, udp_sent
-from wirespeed.net.trailer import TRAILER, write_trailer
+from wirespeed.net.trailer import STREAMS, TRAILER, write_trailer
 from wirespeed.ports.pacing import Pacer, advance, begin, sleep_until_due
 from wirespeed.ports.varied_field import VariedField, vary
 
@@ -67,12 +67,14 @@ State = layout(
         ("long", "i8"),  # 1: some frame needs more than one buffer
         ("paced", "i8"),
         ("trailer", "i8"),  # 1: packets carry trailers,
-        ("stream", "i8"),  # of this stream
+        ("stream", "i8"),  # of this stream,
+        ("streams", "i8"),  # and of so many more than one in turn
+        ("step", "i8"),  # from one number to the next
         ("scratch", "u1", 24),  # for one that lies in several segments
         # moving
         ("left", "i8"),  # packets still to make; negative: no end
         ("slot", "i8"),
-        ("sequence", "i8"),  # number of the next packet in its stream
+        ("sequence", "i8"),  # number of the next packet in its stream, or, of several, in all of them
         ("latest_ns", "i8"),  # how late the latest packet was
         ("made", "i8"),  # packets made at a rate,
         ("last_ns", "i8"),  # and when the last of them were, on the monotonic clock
@@ -210,22 +212,26 @@ def seal_burst(s, burst, n, first):
 @kernel
 def write_trailers(s, burst, n, first):
     """Write a trailer to the end of each of ``n`` packets, and add it to the sum under its checksum."""
-    slot, sequence, sums, scratch = first, s.sequence, s.sums, s.scratch
+    slot, serial, sums, scratch = first, s.sequence, s.sums, s.scratch
+    base, streams, step = s.stream, s.streams, s.step
     now = realtime_ns()
     for i in range(n):
         t = template_at(s.templates, s.pattern, slot)
         handle = load_handle(burst + 8 * i)
         p, at = Packet(handle), t.size - TRAILER
+        stream, sequence = base, serial
+        if streams > 1:
+            stream, sequence = (base + serial % streams) % STREAMS, serial // streams
         if p.segments == 1:
             # Bounds: placing made sure that every template has room for it behind its headers.
-            total = write_trailer(data(p) + at, s.stream, sequence, now)
+            total = write_trailer(data(p) + at, stream, sequence, now)
         else:
-            total = write_trailer(scratch, s.stream, sequence, now)
+            total = write_trailer(scratch, stream, sequence, now)
             write_chain(handle, at, i64(TRAILER), scratch)
         store_i64(sums + 16 * i + 8, load_i64(sums + 16 * i + 8) + (total << t.trailer_shift))
-        sequence += 1
+        serial += step
         slot = after(slot, s.stride, s.slots)
-    s.sequence = sequence
+    s.sequence = serial
 
 
 @kernel(inline=True)

@@ -21,7 +21,12 @@ ALU = {
     "xor": op.XOR,
 }
 JUMPS = {"jeq": op.JEQ, "jgt": op.JGT, "jge": op.JGE, "jset": op.JSET}
-EXTENSIONS = {"type": op.AD_PKTTYPE, "ifidx": op.AD_IFINDEX, "vlan_tci": op.AD_VLAN_TAG, "vlanp": op.AD_VLAN_TAG_PRESENT}
+EXTENSIONS = {
+    "type": op.AD_PKTTYPE,
+    "ifidx": op.AD_IFINDEX,
+    "vlan_tci": op.AD_VLAN_TAG,
+    "vlanp": op.AD_VLAN_TAG_PRESENT,
+}
 
 
 def read_program(lines: Iterable[str]) -> tuple[Instruction, ...]:

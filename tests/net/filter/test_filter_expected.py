@@ -145,7 +145,10 @@ def test_expected_programs_and_ours_mean_the_same(link: str, expected: dict[str,
             continue
         seen = set()
         for expression in expressions(row):
-            if expression.strip() not in NO_EXPRESSIONS and (program := compiled(row, expression).instructions) not in seen:
+            if (
+                expression.strip() not in NO_EXPRESSIONS
+                and (program := compiled(row, expression).instructions) not in seen
+            ):
                 seen.add(program)
                 told += differences(row, expression, captures)
     assert not told, "\n".join(told)

@@ -75,6 +75,7 @@ def test_the_kernel_returns_what_the_reference_does(expression: str, edge: Edge)
 
 def attached(program: bytes, n: int) -> tuple[socket.socket, socket.socket] | None:
     """Two sockets, the second with a filter; None if Linux does not take the program."""
+
     class Program(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
@@ -153,5 +154,9 @@ def test_any_checked_program_runs_within_its_frame_and_to_its_end(
 
 
 def test_a_program_that_would_never_end_returns_nothing(edge: Edge) -> None:
-    back = (Instruction(op.LD | op.IMM, 0, 0, 1), Instruction(op.JMP | op.JA, 0, 0, 0xFFFFFFFE), Instruction(op.RET | op.K, 0, 0, 5))
+    back = (
+        Instruction(op.LD | op.IMM, 0, 0, 1),
+        Instruction(op.JMP | op.JA, 0, 0, 0xFFFFFFFE),
+        Instruction(op.RET | op.K, 0, 0, 5),
+    )
     assert ran(image(back), edge, bytes(60), 60) == 0

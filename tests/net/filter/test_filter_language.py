@@ -52,10 +52,18 @@ TWICE = ethernet(0x0800, ipv4("10.0.0.1", "10.0.0.2", 6, ports(1025, 80)), 100, 
 LABELS = ethernet(0x8847, bytes.fromhex("00010000 00020100") + ipv4("10.0.0.1", "10.0.0.2", 6, ports(1025, 80)))
 SESSION = ethernet(0x8864, bytes.fromhex("110000070016 0021") + ipv4("10.0.0.1", "10.0.0.2", 6, ports(1025, 80)))
 INNER = bytes(12) + b"\x08\x00" + ipv4("172.16.0.1", "172.16.0.2", 6, ports(1025, 80))
-VXLAN = ethernet(0x0800, ipv4("10.0.0.1", "10.0.0.2", 17, struct.pack(">HHHH", 9, 4789, 0, 0) + b"\x08" + bytes(3) + b"\0\0\7\0" + INNER))
+VXLAN = ethernet(
+    0x0800,
+    ipv4("10.0.0.1", "10.0.0.2", 17, struct.pack(">HHHH", 9, 4789, 0, 0) + b"\x08" + bytes(3) + b"\0\0\7\0" + INNER),
+)
 GENEVE = ethernet(
     0x0800,
-    ipv4("10.0.0.1", "10.0.0.2", 17, struct.pack(">HHHHBBH", 9, 6081, 0, 0, 1, 0, 0x6558) + b"\0\0\7\0" + bytes(4) + INNER),
+    ipv4(
+        "10.0.0.1",
+        "10.0.0.2",
+        17,
+        struct.pack(">HHHHBBH", 9, 6081, 0, 0, 1, 0, 0x6558) + b"\0\0\7\0" + bytes(4) + INNER,
+    ),
 )
 EVERY = {
     "SYN": SYN,
@@ -211,15 +219,28 @@ def test_each_link_type_compiles_bytes_and_says_what_it_cannot(link: int) -> Non
 
 def test_a_program_can_be_listed_packed_and_counted() -> None:
     program = pcap_filter.compile("ip", snaplen=96)
-    lines = ["(000) ldh      [12]", "(001) jeq      #0x800           jt 2\tjf 3", "(002) ret      #96", "(003) ret      #0"]
-    assert str(program).splitlines() in (lines, [*lines[:1], "(001) jeq      #0x800           jt 3\tjf 2", "(002) ret      #0", "(003) ret      #96"])
+    lines = [
+        "(000) ldh      [12]",
+        "(001) jeq      #0x800           jt 2\tjf 3",
+        "(002) ret      #96",
+        "(003) ret      #0",
+    ]
+    assert str(program).splitlines() in (
+        lines,
+        [*lines[:1], "(001) jeq      #0x800           jt 3\tjf 2", "(002) ret      #0", "(003) ret      #96"],
+    )
     assert len(program) == 4 and len(program.to_bytes()) == 32
     assert program.to_bytes()[:8] == struct.pack("=HBBI", 0x28, 0, 0, 12)
     assert (program.link, program.snaplen, program.loops, program.ancillary) == (1, 96, False, False)
 
 
 def test_a_listing_read_back_is_the_same_program() -> None:
-    for expression in ("tcp port 80", "ip[len - 20] / 3 % 4 ^ 5 | -len = 7 << ip[0]", "ip6 protochain 6", "wlan src 1:2:3:4:5:6 or ip"):
+    for expression in (
+        "tcp port 80",
+        "ip[len - 20] / 3 % 4 ^ 5 | -len = 7 << ip[0]",
+        "ip6 protochain 6",
+        "wlan src 1:2:3:4:5:6 or ip",
+    ):
         program = pcap_filter.compile(expression, link=LINKS["IEEE802_11_RADIO"] if "wlan" in expression else 1)
         assert read_program(str(program).splitlines()) == program.instructions
 
@@ -275,7 +296,11 @@ def test_in_the_kernel_the_first_tag_stands_beside_the_packet() -> None:
 def test_thousands_of_hosts_compile_and_match_theirs_only() -> None:
     hosts = " or ".join(f"10.1.{n >> 8}.{n & 255}" for n in range(2000))
     program = pcap_filter.compile(f"src host {hosts}")
-    validate_all = [n for n in range(1990, 2010) if interpret(program, ethernet(0x0800, ipv4(f"10.1.{n >> 8}.{n & 255}", "1.1.1.1", 6, b"")))]
+    validate_all = [
+        n
+        for n in range(1990, 2010)
+        if interpret(program, ethernet(0x0800, ipv4(f"10.1.{n >> 8}.{n & 255}", "1.1.1.1", 6, b"")))
+    ]
     assert validate_all == list(range(1990, 2000))
     with pytest.raises(FilterError, match="of which the kernel takes 4096"):
         pcap_filter.compile(f"host {hosts}", in_kernel=True)
@@ -283,7 +308,13 @@ def test_thousands_of_hosts_compile_and_match_theirs_only() -> None:
 
 @pytest.mark.parametrize(
     "expression",
-    ["(" * 5000 + "tcp" + ")" * 5000, "not " * 5000 + "tcp", "len = " + "1 % " * 5000 + "1", "len = " + "-" * 5000 + "1", "len = " + "len + " * 5000 + "1"],
+    [
+        "(" * 5000 + "tcp" + ")" * 5000,
+        "not " * 5000 + "tcp",
+        "len = " + "1 % " * 5000 + "1",
+        "len = " + "-" * 5000 + "1",
+        "len = " + "len + " * 5000 + "1",
+    ],
     ids=("parentheses", "not", "%", "-", "+"),
 )
 def test_nesting_has_a_limit_that_is_told(expression: str) -> None:
@@ -319,7 +350,19 @@ def test_names_come_from_where_they_are_given() -> None:
 
 
 WORDS = st.sampled_from(
-    [*sorted(RESERVED), *sorted(NUMBERS)[:12], *"()[]!<>=+-*/%&|^:", "&&", "||", "<<", "1", "80", "10.0.0.1", "10.0/16", "::1"]
+    [
+        *sorted(RESERVED),
+        *sorted(NUMBERS)[:12],
+        *"()[]!<>=+-*/%&|^:",
+        "&&",
+        "||",
+        "<<",
+        "1",
+        "80",
+        "10.0.0.1",
+        "10.0/16",
+        "::1",
+    ]
     + ["1:2:3:4:5:6", "$7", "lo", "2-3", "\\tcp", "0x1f", "\x00", "é", "4294967295"]
 )
 

@@ -181,6 +181,10 @@ def test_a_result_is_told_as_text_and_as_plain_numbers(frames, pool):
         ({"streams": 0}, "from 1 to 65535"),
         ({"clock": "mine"}, "one of here, port"),
         ({"size": 5}, "has no option 'size'"),
+        (
+            {"streams": 60_000, "window": 8192},
+            "wanted at most 67108864 numbers in all; make the windows smaller, such as window=1024",
+        ),
     ],
 )
 def test_what_cannot_work_is_said(options, message):

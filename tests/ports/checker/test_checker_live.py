@@ -36,6 +36,16 @@ def test_nothing_is_lost_and_nothing_comes_twice_however_many_workers_share_the_
             assert found.all.reordered == 0
 
 
+def test_flows_that_part_on_their_way_keep_their_order_each():
+    with laboratory() as lab:
+        lab.veth("a/x0", "b/y0")
+        traffic = ws.port("generator:trailer=flow,flows=16,count=4000,rate=20kpps")
+        _, found = sent_and_checked(lab, traffic, 2)
+        assert [(s.number, s.received, s.lost, s.duplicates) for s in found.streams] == [
+            (k, 250, 0, 0) for k in range(16)
+        ]
+
+
 def test_the_kernels_stamps_are_the_times_of_arrival():
     with laboratory() as lab:
         lab.veth("a/x0", "b/y0")

@@ -183,6 +183,25 @@ def test_a_small_pool_has_long_frames_wait_and_drops_what_it_can_never_hold(lab)
         assert driver.drops() == {"no_room": 1}
 
 
+def test_rows_that_were_read_at_once_wait_for_segments_and_keep_their_order(lab):
+    space = quiet(lab, "a")
+    with (
+        PacketPool(200, HEADROOM + 500) as pool,
+        source(f"tap:t0,netns={space},mtu=9000", pool) as driver,
+        raw(space, "t0") as s,
+    ):
+        receive.State.at(driver.placement.state).busy = 1
+        frames = [ethernet(i, size) for i, size in enumerate([60, 9014, 60, 5000, 60])]
+        for frame in frames:
+            s.send(frame)
+        held = [driver.packet(b"x") for _ in range(200 - 10)]
+        first = driver.receive()
+        assert [p.data for p in first] == frames[:1]
+        assert driver.receive() == []
+        driver.free(held)
+        assert [p.data for p in driver.receive()] == frames[1:]
+
+
 def test_an_empty_pool_takes_nothing_and_loses_nothing(lab):
     space = quiet(lab, "a")
     with PacketPool(4) as pool, source(f"tap:t0,netns={space}", pool) as driver, raw(space, "t0") as s:

@@ -104,13 +104,13 @@ def test_an_interface_that_somebody_else_took_meanwhile_is_waited_for_and_the_re
             lab.ip("near", "link", "set", "z0", "down")
             lab.ip("near", "link", "set", "z0", "name", "x0", "up")
             with contextlib.closing(theirs):
-                until(lambda: "waits_for" in running.report().stages[0].counters, "it cannot be had")
-                assert "attached already" in running.report().stages[0].counters["waits_for"]
+                until(lambda: "trouble" in running.report().stages[0].counters, "it cannot be had")
+                assert "attached already" in running.report().stages[0].counters["trouble"]
             until(lambda: attached(lab), "a program is attached")
             with raw(lab) as far:
                 send(far, [frame(5)])
                 assert pull(memory, 1) == [frame(5)]
-            assert "waits_for" not in running.report().stages[0].counters
+            assert "trouble" not in running.report().stages[0].counters
 
 
 def sink(running):
@@ -261,6 +261,34 @@ def test_a_right_that_is_missing_is_named(rights, said):
         ]
         done = lab.do("near", *drop)
         assert said in done.stdout, done.stdout + done.stderr
+
+
+def test_a_sink_alone_needs_one_right_only():
+    code = (
+        "import sys, wirespeed as ws\nwith ws.port('memory:') as memory, ws.start(memory >> ws.port('xdp:x0')) as run:\n"
+        "    memory.push([bytes.fromhex(sys.argv[1])])\n    input()"
+    )
+    rights = "-all,+net_raw,+ipc_lock"
+    with laboratory() as lab:
+        pair(lab)
+        words = [
+            "setpriv",
+            "--inh-caps",
+            rights,
+            "--bounding-set",
+            rights,
+            "--ambient-caps",
+            "-all",
+            sys.executable,
+            "-c",
+            code,
+        ]
+        with raw(lab) as far, lab.background("near", *words, frame(1).hex()) as child:
+            try:
+                assert far.recv(2048) == frame(1)
+            except TimeoutError:
+                child.kill()
+                raise AssertionError(child.communicate()) from None
 
 
 def test_memory_that_cannot_be_locked_is_told_with_the_limit():

@@ -26,6 +26,7 @@ from wirespeed.core.packet import Packet
 from wirespeed.core.stage import FIRST_REASON, Head, drop
 from wirespeed.engine.transform.datagram import (
     HELD,
+    LONGEST,
     MOST_FRAGMENTS,
     WORDS,
     Datagram,

@@ -105,5 +105,3 @@ def _binds(before: str | None, sign: str) -> bool:
     if before is None or before in LOOSE or sign in LOOSE:
         return True
     return PRECEDENCE[sign] > PRECEDENCE[before]
-
-

@@ -20,7 +20,11 @@ def assemble(entry: Block) -> tuple[Instruction, ...]:
     far: set[tuple[Block, bool]] = set()
     while True:
         starts = _starts(order, far)
-        longer = {way for way in _tests(order) if way not in far and _distance(order, starts, way) not in range(op.FARTHEST + 1)}
+        longer = {
+            way
+            for way in _tests(order)
+            if way not in far and _distance(order, starts, way) not in range(op.FARTHEST + 1)
+        }
         if not longer:
             break
         far |= longer
@@ -89,7 +93,8 @@ def _block(
         if block.yes is not following:
             out.append(Instruction(JUMP, 0, 0, (starts[block.yes] - here) & op.MASK))
         return out
-    distances, jumps = [], []
+    distances: list[int] = []
+    jumps: list[int] = []
     for target, is_far in ((block.yes, (block, True) in far), (block.no, (block, False) in far)):
         assert target
         if is_far:

@@ -113,12 +113,6 @@ def all_of(*conditions: Condition) -> Condition:
     return result
 
 
-def behind(blocks: Block, last: Block, condition: Condition) -> Condition:
-    """A condition that begins with other blocks, from the first to the last of them, whatever comes of them."""
-    last.yes = condition.entry
-    return Condition(blocks, condition.yes, condition.no)
-
-
 def _joined(some: list[Way], more: list[Way]) -> list[Way]:
     """Two lists in one; the longer one grows, so that a long chain costs no more than its length."""
     if len(some) < len(more):

@@ -35,8 +35,11 @@ ANCILLARY = frozenset(op.AD_OFF + offset for offset in range(0, 64, 4))  # SKF_A
 
 
 def validate(instructions: Sequence[Instruction], loops: bool = False) -> None:
-    """Raise FilterError unless each instruction is one of classic BPF, stays within the program and its memory, and the
-    last one returns; without loops also that no word of memory is loaded before one was stored. ``loops`` allows jumps back, which only our own interpreters take.
+    """Raise FilterError unless a program may run.
+
+    Each instruction must be one of classic BPF and stay within the program and its memory, and the last one must return.
+    ``loops`` allows jumps back, as our own interpreters do; without them no word of memory may be loaded before one was
+    stored in it.
     """
     n = len(instructions)
     if not 0 < n <= op.LONGEST:

@@ -1,6 +1,6 @@
 """A filter expression compiled to a program of classic BPF, from its text to its instructions."""
 
-from wirespeed.net.filter.assemble import assemble
+from wirespeed.net.filter.assemble import assemble, ordered
 from wirespeed.net.filter.block import Block, constant, lead
 from wirespeed.net.filter.error import FilterError
 from wirespeed.net.filter.generate import Generator
@@ -43,15 +43,15 @@ def compile(
     if tree is not None:
         condition = Generator(expression, layers, names or Names(), mask).condition(tree)
     match, miss = Block(answer=snaplen), Block(answer=0)
-    if condition.always is not None:
-        if not condition.always and not allow_never:
-            raise FilterError("the expression rejects all packets", expression, 0, len(expression))
-        entry = match if condition.always else miss
-    else:
+    if condition.always is None:
         condition = with_prologue(layers, condition)
         lead(condition.yes, match)
         lead(condition.no, miss)
         entry = with_memory_set(optimise(condition.entry))
+    else:
+        entry = match if condition.always else miss
+    if not allow_never and all(block.answer in (None, 0) for block in ordered(entry)):
+        raise FilterError("the expression rejects all packets", expression, 0, len(expression))
     instructions = assemble(entry)
     if len(instructions) > LONGEST and in_kernel:
         what = f"the program has {len(instructions)} instructions, of which the kernel takes {LONGEST}"

@@ -19,7 +19,9 @@ class FilterError(GraphError):
         self.expression = expression
         self.position = position
         self.length = length
-        super().__init__(what if expression is None or position is None else what + _shown(expression, position, length))
+        super().__init__(
+            what if expression is None or position is None else what + _shown(expression, position, length)
+        )
 
     def at(self, expression: str, start: int, end: int) -> Self:
         """The same error with its place, unless it has one already."""

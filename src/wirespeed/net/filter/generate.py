@@ -58,8 +58,8 @@ class Generator:
         """An identifier, by what it is."""
         kind, layers, q = node.token.kind, self._layers, node.qualifiers
         if q.protocol == "decnet" and kind in (NUMBER, IPV4):
-            if q.kind not in (None, "host"):
-                raise FilterError(f"'decnet' does not go with '{q.kind}'")
+            if q.kind not in (None, "host") or node.prefix is not None or node.mask:
+                raise FilterError("'decnet' goes with 'host' and an address AREA.NODE only")
             return host.decnet_host(layers, decnet(node.token.text), q.direction)
         if kind == MAC or kind == MAC8:
             if q.kind not in (None, "host") or q.protocol != "link":
@@ -75,8 +75,10 @@ class Generator:
 
     def _ipv4(self, node: tree.Identifier) -> Condition:
         q = node.qualifiers
-        if q.kind not in (None, "host", "net") or (q.kind != "net" and (node.prefix is not None or node.mask)):
-            raise FilterError(f"an IPv4 address with a mask goes with 'net' only, and one without with 'host' or 'net', not with '{q.kind or 'host'}'")
+        if q.kind not in (None, "host", "net"):
+            raise FilterError(f"an IPv4 address goes with 'host' or 'net', not with '{q.kind}'")
+        if q.kind != "net" and (node.prefix is not None or node.mask):
+            raise FilterError("an IPv4 address with a mask goes with 'net' only")
         if q.protocol == "link":
             raise FilterError("an IPv4 address is no link layer's address")
         value, bits = ipv4(node.token.text)

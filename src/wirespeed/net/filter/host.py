@@ -170,8 +170,6 @@ def decnet_host(layers: Layers, address: int, direction: str | None) -> Conditio
             second = layers.equal(PAYLOAD, 2, 4, (DECNET_PAD << 8 | DECNET_SHORT) << 16 | swapped, 0xFF07FFFF)
         else:
             first, second = both(header(DECNET_SHORT), node(short)), both(padded(DECNET_SHORT), node(short + 1))
-        return any_of(
-            first, second, both(header(DECNET_LONG), node(long)), both(padded(DECNET_LONG), node(long + 1))
-        )
+        return any_of(first, second, both(header(DECNET_LONG), node(long)), both(padded(DECNET_LONG), node(long + 1)))
 
     return both(is_kind(layers, et.DECNET), directed(direction, test))

@@ -195,7 +195,7 @@ def _family(layers: Layers, protocol: int) -> Condition:
         families = (BSD_INET,) if protocol == et.IP else BSD_INET6
     if layers.link == "PFLOG":
         return any_of(*(layers.equal(HEADER, 1, 1, family) for family in families))
-    orders = [family for family in families] if layers.link == "LOOP" or not layers.in_kernel else []
+    orders = list(families) if layers.link == "LOOP" or not layers.in_kernel else []
     if layers.link != "LOOP":
         # NULL and ENC have it in the byte order of the machine that captured, which may be either one in a file.
         orders += [int.from_bytes(family.to_bytes(4, "little")) for family in families]

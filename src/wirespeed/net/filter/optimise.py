@@ -15,6 +15,7 @@ program with a loop is left as it is.
 *Source:* value numbering and jump threading, as in McCanne and Jacobson, "The BSD Packet Filter", section 4, do it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wirespeed.net.filter import opcode as op
@@ -71,7 +72,7 @@ def _merged(order: list[Block]) -> Block:
     return instead[order[0]]
 
 
-def _visit(order: list[Block]):  # type: ignore[no-untyped-def]
+def _visit(order: list[Block]) -> Iterator[tuple[Block, State]]:
     """Each block that can be reached, with what is known on all ways to it; a caller may change its ways out."""
     reached: dict[Block, State] = {order[0]: State(("start", "a"), ("start", "x"))}
     for block in order:

@@ -5,6 +5,7 @@
 
 from wirespeed.net.filter import link_type
 from wirespeed.net.filter import opcode as op
+from wirespeed.net.filter.arithmetic import RELATIONS
 from wirespeed.net.filter.block import Condition, any_of, both
 from wirespeed.net.filter.error import FilterError
 from wirespeed.net.filter.kind import ATM_TYPE_MASK, limited
@@ -29,15 +30,6 @@ LENGTH_MASK, HIGH_LENGTH_MASK = 0x3F, 0xFF80
 STATUS_MOST, HIGH_STATUS_MOST = 2, 0x0100  # a longer signal unit is a message
 HIGH = 3  # high speed links have three bytes more before these fields
 SERVICE_MOST, CODE_MOST, SELECTION_MOST = 0xFF, 0x3FFF, 0x0F
-
-RELATIONS = {
-    ">": (op.JGT, True),
-    ">=": (op.JGE, True),
-    "=": (op.JEQ, True),
-    "<=": (op.JGT, False),
-    "<": (op.JGE, False),
-    "!=": (op.JEQ, False),
-}
 
 
 def named_type(layers: Layers, word: str) -> Condition:

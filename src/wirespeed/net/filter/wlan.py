@@ -21,7 +21,6 @@ CTS, ACK = 0xC0, 0xD0
 ADDRESS1, ADDRESS2, ADDRESS3, ADDRESS4 = 4, 10, 16, 24
 
 
-
 def destination(layers: Layers, at: Callable[[int], Condition]) -> Condition:
     """A test of the receiver's address, which is the first one, or the third on the way to a distribution system."""
     to_ds = _depending(layers, 1, TO_DS, at(ADDRESS1), at(ADDRESS3))

@@ -3,7 +3,6 @@
 *Source:* pcap-filter(7); IEEE 802.2 section 5.4 (LLC control field); pflog(4).
 """
 
-
 from wirespeed.net.filter import ethertype as et
 from wirespeed.net.filter import link_type, tunnel, wlan
 from wirespeed.net.filter import opcode as op
@@ -134,7 +133,9 @@ def _directed(layers: Layers, word: str) -> Condition:
     if layers.link in link_type.JUNIPERS:
         return layers.equal(HEADER, 3, 1, 0 if out else 1, 0x01)
     if not layers.in_kernel:
-        raise FilterError(f"'{word}' is told by the kernel only on link type {layers.link}: not for files and other ports")
+        raise FilterError(
+            f"'{word}' is told by the kernel only on link type {layers.link}: not for files and other ports"
+        )
     return test([(op.LD | op.ABS | op.H, op.AD_PKTTYPE)], op.JEQ, OUTGOING, positive=out)
 
 
@@ -142,7 +143,9 @@ def _interface(layers: Layers, index: int) -> Condition:
     if layers.link == "LINUX_SLL2":
         return layers.equal(HEADER, 4, 4, index)
     if not layers.in_kernel:
-        raise FilterError(f"'ifindex' is told by the kernel only on link type {layers.link}: not for files and other ports")
+        raise FilterError(
+            f"'ifindex' is told by the kernel only on link type {layers.link}: not for files and other ports"
+        )
     return test([(op.LD | op.ABS | op.W, op.AD_IFINDEX)], op.JEQ, index)
 
 

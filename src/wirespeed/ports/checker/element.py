@@ -18,6 +18,7 @@ from wirespeed.ports.checker.stage import State, check
 from wirespeed.ports.options import Option
 
 MOST_WINDOW = 1 << 20
+MOST_NUMBERS = 1 << 26  # in all windows together, half a gigabyte
 DECLARED = {
     "streams": Option("count", "64", "most streams that are told apart", options.count(1, STREAMS - 1, "64")),
     "window": Option(
@@ -51,6 +52,11 @@ class Checker(Element):
         if self.window & (self.window - 1):
             raise options.refused(
                 "checker", "window", self.window, "a power of two", str(1 << self.window.bit_length())
+            )
+        if self.capacity * self.window > MOST_NUMBERS:
+            raise GraphError(
+                f"checker: got {self.capacity} streams with windows of {self.window}, wanted at most {MOST_NUMBERS} numbers "
+                f"in all; make the windows smaller, such as window={_power_below(MOST_NUMBERS // self.capacity)}"
             )
         self._lock = Lock()
         self._memory: CheckerMemory | None = None
@@ -113,6 +119,10 @@ class Checker(Element):
     def latency(self) -> Histogram:
         """How long packets took; print it to see it."""
         return self.all.latency
+
+
+def _power_below(number: int) -> int:
+    return 1 << (number.bit_length() - 1)
 
 
 class CheckerPort(Checker):

@@ -65,7 +65,7 @@ def bounds(number: int) -> tuple[int, int]:
     return first, first + (1 << shift) - 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Histogram:
     """Times in nanoseconds, counted; ``print`` draws it.
 

@@ -113,6 +113,7 @@ def _is_usual(s, slot, mac, size):
     return (
         slot.status & u32(UNUSUAL) == 0
         and size == i64(slot.len)
+        and size > 0
         and size <= s.room
         and size <= s.snaplen
         and mac >= SLOT_HEADER + VIRTIO

@@ -159,10 +159,9 @@ class SourcePart:
         """Follow the interface, and read the kernel's counters before they can wrap."""
         with self._lock:
             self._rings.tidy()
-            was_up = self.device.up
             if self.device.look():
                 self._move()
-            if was_up and not self.device.up:
+            if not self.device.up:
                 for each in self._rings.sockets:
                     each.clear_error()
             if time.monotonic() - self._last_read > READ_S:

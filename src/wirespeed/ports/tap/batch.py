@@ -30,10 +30,10 @@ from wirespeed.jit.atomics import load_acquire, load_relaxed, store_release
 from wirespeed.jit.intrinsics import store_i64
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import layout
-from wirespeed.jit.libc import _syscall
+from wirespeed.jit.libc import sys_ring_enter
 
 i64, u64, u32, u8, u16, i32 = np.int64, np.uint64, np.uint32, np.uint8, np.uint16, np.int32
-SETUP, ENTER = 425, 426  # io_uring_setup and io_uring_enter, the same on all machines
+SETUP = 425  # io_uring_setup, the same on all machines
 READV, WRITE = 1, 23  # enum io_uring_op
 NOWAIT = 8  # RWF_NOWAIT of include/uapi/linux/fs.h
 GETEVENTS = 1  # IORING_ENTER_GETEVENTS
@@ -88,7 +88,7 @@ Batch = layout(
 @kernel(inline=True)
 def enter(b, submit, complete):
     """Have entries done; how many the kernel took, or minus errno."""
-    return _syscall(ENTER, b.fd, submit, complete, GETEVENTS, 0, 0)
+    return sys_ring_enter(b.fd, submit, complete, GETEVENTS)
 
 
 @kernel(inline=True)

@@ -18,7 +18,7 @@ from wirespeed.ports.tap.device import Device
 from wirespeed.ports.tap.queue import HEADER, drain, off_filter
 
 LONG = 65536 + 128  # most bytes of a packet that is worth having segments ready for: what GSO makes, and its headers
-SPARE = 8  # they are ready where the pool has so many times as many packets
+SPARE = 8  # packets wait to be read into, beside the first, where the pool has so many times as many for each worker
 if TYPE_CHECKING:
     from wirespeed.ports.filter.expression import Filter
 
@@ -141,7 +141,8 @@ class SourcePart(TapPart):
         state = receive.State.at(address)
         state.fd, state.link = fd, self.port.link
         state.room, state.span = site.pool.room - HEADROOM, site.pool.room
-        state.batch = self._batch(state.fd)
+        roomy = SPARE * site.workers
+        state.batch = self._batch(fd) if site.pool.size >= roomy * receive.ROWS else 0
         state.sizes = Batch.at(state.batch).results if state.batch else site.arena.alloc(8 * receive.ROWS)
         state.firsts = site.arena.alloc(8 * receive.ROWS)
         first = state.room + HEADER
@@ -154,7 +155,7 @@ class SourcePart(TapPart):
         ]
         state.rows = _pieces(site, rows)
         length = -(-(LONG - state.room) // state.span)
-        state.length = state.missing = length if site.pool.size >= SPARE * length * site.workers else 0
+        state.length = state.missing = length if site.pool.size >= roomy * length else 0
         state.long = _pieces(site, [(0, first), *[(0, state.span)] * state.length, rows[1]])
         state.segments = site.arena.alloc(8 * max(1, state.length))
         self._states.append(address)

@@ -167,10 +167,11 @@ def chain_spill(s, handle, rest, spill):
 
 
 @kernel
-def can_hold(cache, length):
-    """Whether the whole pool, empty, would have segments for so many bytes more."""
-    pool = Pool(load_i64(cache))
-    return length <= (pool.size - 1) * pool.room - HEADROOM
+def can_hold(s, length):
+    """Whether the pool, but for the packets that wait to be read into, would have segments for so many bytes more."""
+    pool = Pool(load_i64(s.head.cache))
+    reserved = s.length + (ROWS if s.batch != 0 else 1)
+    return length <= (pool.size - reserved) * pool.room - HEADROOM
 
 
 @kernel
@@ -188,7 +189,7 @@ def complete(state, row, size):
         rest -= s.length * s.span  # these are chained already
     if rest <= 0 or chain_spill(s, handle, rest, Piece(s.rows + ROW * row + PIECE).address):
         return i64(1)
-    return i64(0) if can_hold(s.head.cache, rest) else i64(-1)
+    return i64(0) if can_hold(s, rest) else i64(-1)
 
 
 @stage

@@ -31,6 +31,7 @@ COUNTERS = {
     "source": ("rx_dropped", "rx_ring_full", "rx_fill_ring_empty_descs", "rx_invalid_descs", "starved", "invalid"),
     "sink": ("tx_invalid_descs", "wakeups", "busy"),
 }
+LOOK_AGAIN_S = 0.5  # and how often it is tried to open one that could not be opened
 LOOK_S = 0.05  # how often the link is looked after
 ETHERNET = 14  # bytes before what the MTU counts (RFC 894)
 
@@ -114,7 +115,7 @@ class Device:
             queue.take_back()
         if self.index == 0:
             self._return()
-        return LOOK_S
+        return LOOK_AGAIN_S if self._trouble else LOOK_S
 
     def _current(self) -> list[Change]:
         """What the interface is now, as a change, where the kernel had more to tell than the socket held."""
@@ -178,7 +179,7 @@ class Device:
             found["queues_left"] = max(0, self._channels - self.port.queue - self.workers)
         found["link_changes"] = self.link_changes
         if self._trouble:
-            found["waits_for"] = self._trouble
+            found["trouble"] = self._trouble
         return found
 
     def leave(self, role: str) -> None:
