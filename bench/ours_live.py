@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from bench.namespaces import Space
 from bench.prompt import Prompt
 
+COMPILE_SECONDS = 300.0  # what a kernel cache that is empty may take to fill
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -32,7 +34,9 @@ class Live(Prompt):
 
     def __init__(self, space: Space, graph: Graph) -> None:
         super().__init__(
-            "wirespeed", space.words(sys.executable, "-m", "bench.ours_live", json.dumps(asdict(graph))), r"Done\n"
+            "wirespeed",
+            space.words(sys.executable, "-m", "bench.ours_live", json.dumps(asdict(graph))),
+            patience_s=COMPILE_SECONDS,
         )
 
     def start(self) -> None:

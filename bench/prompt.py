@@ -20,8 +20,11 @@ class Prompt:
     It says ``ready`` when it is, and leaves when told ``quit``.
     """
 
-    def __init__(self, name: str, command: Sequence[str], ready: str = r"Done\n") -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], ready: str = r"Done\n", patience_s: float = WAIT_SECONDS
+    ) -> None:
         self._name = name
+        self._patience_s = patience_s
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
@@ -55,7 +58,7 @@ class Prompt:
     def wait(self, pattern: str) -> re.Match[str]:
         """Read its output up to a match of ``pattern``."""
         assert self._process.stdout is not None
-        until = time.monotonic() + WAIT_SECONDS
+        until = time.monotonic() + self._patience_s
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while True:
@@ -64,7 +67,9 @@ class Prompt:
                     self._output = self._output[found.end() :]
                     return found
                 if not selector.select(until - time.monotonic()):
-                    raise ToolFailed(f"{self._name} did not answer within {WAIT_SECONDS:.0f} s: {self._last_line()}")
+                    raise ToolFailed(
+                        f"{self._name} did not answer within {self._patience_s:.0f} s: {self._last_line()}"
+                    )
                 piece = os.read(self._process.stdout.fileno(), 1 << 16)
                 if not piece:
                     raise ToolFailed(f"{self._name} ended: {self._last_line()}")

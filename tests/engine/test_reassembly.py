@@ -97,7 +97,7 @@ def piece6(begin: int, size: int, more: bool, ident: int = 7) -> bytes:
 @given(st.integers(0, 2**32))
 def test_fragments_in_any_order_are_the_datagram_again(seed):
     generator = random.Random(seed)
-    with Bench(ws.reassemble()) as bench:
+    with Bench(ws.reassemble(), 2048) as bench:
         wanted, pieces = [], []
         for number in range(generator.randrange(1, 5)):
             link = ETHER.copy()
@@ -203,7 +203,7 @@ def flow_hashes(frame: bytes, link: int = 1) -> tuple[int, int]:
 @given(st.integers(0, 2**32))
 def test_case_47_the_fragments_of_a_datagram_hash_alike(seed):
     generator = random.Random(seed)
-    with Bench(ws.reassemble()) as bench:
+    with Bench(ws.reassemble(), 2048) as bench:
         tags = [ETHER, ETHER / Dot1Q(vlan=3), ETHER / Dot1Q() / Dot1Q()]
         extension = generator.choice(
             [None, IPv6ExtHdrHopByHop(), IPv6ExtHdrDestOpt(), IPv6ExtHdrRouting(addresses=["::7"])]

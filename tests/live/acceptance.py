@@ -100,6 +100,19 @@ class Acceptance:
         flood(bridge, "b", "-R")
         self.test_no_checksum_was_wrong(bridge)
 
+    def test_hosts_hear_each_other_again_after_a_link_was_down(self, bridge: Bridge) -> None:
+        for space, name in bridge.interfaces():
+            bridge.lab.ip(space, "link", "set", name, "down")
+            assert bridge.ping(4, "-W", "0.1", count=1).returncode, f"{space}/{name} is down"
+            bridge.lab.ip(space, "link", "set", name, "up")
+            bridge.wait_for(4)
+
+    def test_hosts_hear_each_other_again_after_an_interface_was_deleted_and_made_again(self, bridge: Bridge) -> None:
+        for host in ("b", "a"):
+            bridge.lose_and_make_again(host)
+            bridge.wait_for(4)
+            flood(bridge, host, *(["-R"] if host == "b" else []))
+
     def test_the_books_balance_at_the_end(self, bridge: Bridge) -> None:
         if bridge.running is None:
             return

@@ -38,6 +38,26 @@ class Bridge:
         number = HOSTS.index(host) + 1
         return f"10.7.0.{number}" if version == 4 else f"fd07::{number}"
 
+    def set_up(self, host: str) -> None:
+        """Set a host's interface up and give it its addresses."""
+        self.lab.ip(host, "link", "set", "eth", "up")
+        self.lab.address(f"{host}/eth", f"{self.address(host, 4)}/24", f"{self.address(host, 6)}/64")
+
+    def lose_and_make_again(self, host: str) -> None:
+        """Delete a host's interface, and have one of its name."""
+        self.lab.ip(host, "link", "del", "eth")
+        if self.kinds[HOSTS.index(host)] != "tap":
+            self.lab.veth(f"{host}/eth", f"f/{host}0")
+            if self.running is None:
+                self.lab.ip("f", "link", "set", f"{host}0", "master", "bridge")
+        deadline = time.monotonic() + PATIENCE_S
+        while self.lab.do(host, "ip", "link", "show", "eth", check=False).returncode:  # a tap is made by its port
+            assert time.monotonic() < deadline, "the tap was not made again"
+            time.sleep(0.05)
+        self.set_up(host)
+        other = HOSTS[1 - HOSTS.index(host)]
+        self.lab.ip(other, "neighbour", "flush", "dev", "eth")  # it remembers an address that is gone
+
     def interfaces(self) -> Iterator[tuple[str, str]]:
         """Every interface of the way, with its namespace's name."""
         for kind, host in zip(self.kinds, HOSTS):
@@ -64,7 +84,7 @@ class Bridge:
     def wait_for(self, version: int, *words: str) -> None:
         """Ping host b until it is heard: a link needs a moment to come up."""
         deadline = time.monotonic() + PATIENCE_S
-        while self.ping(version, *words, count=1).returncode:
+        while self.ping(version, "-W", "0.3", *words, count=1).returncode:
             assert time.monotonic() < deadline, f"host b was never heard: {self.running and self.running.report()}"
 
     def iperf(self, *words: str) -> dict[str, Any]:
@@ -100,10 +120,9 @@ def bridged(kinds: tuple[str, str], join: Join | None = None, workers: int = 1) 
                 for space, name in ((host, "eth"), ("f", f"{host}0")) if workers > 1 else ():
                     lab.do(space, "ethtool", "-L", name, "rx", str(workers), "tx", str(workers))
         with forwarding(lab, kinds, join or straight, workers) as running:
-            for number, host in enumerate(HOSTS, 1):
-                lab.ip(host, "link", "set", "eth", "up")
-                lab.address(f"{host}/eth", f"10.7.0.{number}/24", f"fd07::{number}/64")
             made = Bridge(lab, kinds, running)
+            for host in HOSTS:
+                made.set_up(host)
             for version in (4, 6):
                 made.wait_for(version)
             yield made

@@ -12,6 +12,7 @@ from scapy.layers.vxlan import VXLAN
 
 from tests.core.test_packet import prepend
 from tests.net import stacks
+from tests.net.frames import mutated
 from tests.net.stacks import ETHER, assembled
 from tests.net.workshop import ROOM, Workshop
 from wirespeed.core import free as core_free
@@ -332,3 +333,26 @@ def test_frames_longer_than_a_buffer_are_chains():
     ]
     assert Ether(found[0])[TCP].seq == 0
     shop.close()
+
+
+def test_any_wish_at_all_is_cut_or_refused_and_no_packet_is_lost(shop):
+    generator = random.Random(11)
+    outcomes = set()
+    for _ in range(800):
+        frame = mutated(stacks.assembled(stacks.frame(generator), generator.randbytes(400)), generator) or b"x"
+        handle = shop.packet(frame, tuple(generator.randrange(1, 200) for _ in range(generator.choice([0, 1, 3]))))
+        p = Packet.at(handle)
+        found = [h.offset for h in layers(frame) if h.name in PLACE] or [0]
+        starts = [generator.choice(found), generator.choice(found), generator.randrange(len(frame) + 9)]
+        p.flags |= PARTIAL
+        p.csum_tail = (len(frame) - generator.choice(starts)) & 0xFFFFFFFF
+        p.csum_offset = generator.choice([6, 16, 16, 8, generator.randrange(1 << 32)])
+        p.gso_size, p.gso_type = generator.choice([0, 1, 8, 100, 300, 0xFFFF]), generator.choice([0, 1, 3, 4, 5, 77])
+        n = cut(shop, handle, generator.choice([60, 300, 1 << 30]), generator.choice([1, 5, ROOM]))
+        outcomes.add(min(n, 2))
+        if n > 0:
+            assert all(len(f) <= len(frame) + 8 for f in shop.frames(n))
+        else:
+            shop.free(handle)
+    assert outcomes == {2, 1, BAD_OFFLOAD, TOO_LONG}
+    assert shop.whole()

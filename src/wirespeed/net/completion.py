@@ -12,11 +12,11 @@ import numpy as np
 
 from wirespeed.core.chain import copy_in
 from wirespeed.core.packet import PARTIAL, Packet, copy_out
-from wirespeed.jit.intrinsics import load_u16, stack, store_be16, store_u32
+from wirespeed.jit.intrinsics import load_be16, load_u8, load_u16, stack, store_be16, store_u32
 from wirespeed.jit.kernel import kernel
 from wirespeed.net.checksum import crc32c_bytes, l4_sum, machine_sum, udp_sent
-from wirespeed.net.layer import SCTP, UDP
-from wirespeed.net.outline import Outline, field_place, outline, pseudo_sum
+from wirespeed.net.layer import GRE, IPV4, IPV6, SCTP, UDP, Layer
+from wirespeed.net.outline import LAYER, Outline, field_place, outline, pseudo_sum
 
 u16, u32, i64, u64 = np.uint16, np.uint32, np.int64, np.uint64
 
@@ -105,6 +105,46 @@ def complete_found(handle, o):
     write16(handle, place, udp_sent(value) if o.kind == UDP else value)
 
 
+@kernel
+def is_tunnelled(o):
+    """Whether there is another IP header before the one around the transport header."""
+    for i in range(o.count):
+        layer = Layer(o.layers + LAYER * i)
+        if i64(layer.offset) < o.l3 and (layer.kind == IPV4 or layer.kind == IPV6):
+            return True
+    return False
+
+
+@kernel
+def _complete_tunnels(handle, o):
+    """:func:`complete_tunnels` for a packet that is in one."""
+    l3, version, l4, kind, count, end = o.l3, o.version, o.l4, o.kind, o.count, o.end
+    for j in range(1, count):
+        o.count = count - j
+        layer = Layer(o.layers + LAYER * (o.count - 1))
+        o.l4, o.end = i64(layer.offset), end
+        if layer.kind == GRE and load_u8(o.head + o.l4) & 0x80:
+            write16(handle, o.l4 + 4, 0)
+            write16(handle, o.l4 + 4, l4_sum(i64(0), i64(0), range_sum(handle, o.l4, end - o.l4)) ^ 0xFFFF)
+        elif layer.kind == UDP and load_be16(o.head + o.l4 + 6) != 0:
+            size = i64(load_be16(o.head + o.l4 + 4))
+            fits = 8 <= size <= i64(Packet(handle).total) - o.l4
+            o.kind, o.end = i64(UDP), o.l4 + size if fits else end
+            for i in range(o.count):
+                before = Layer(o.layers + LAYER * i)
+                if before.kind == IPV4 or before.kind == IPV6:
+                    o.l3, o.version = i64(before.offset), i64(4) if before.kind == IPV4 else i64(6)
+            complete_found(handle, o)
+    o.l3, o.version, o.l4, o.kind, o.count, o.end = l3, version, l4, kind, count, end
+
+
+@kernel(inline=True)
+def complete_tunnels(handle, o):
+    """Write the checksums that are there (not 0) of UDP and GRE headers around a transport header that is complete now."""
+    if o.count > 3 and is_tunnelled(o):  # link, IP and transport header are three
+        _complete_tunnels(handle, o)
+
+
 @kernel(inline=True)
 def partial_start(p):
     """Where the sum of a packet with flag PARTIAL begins, negative if before its first byte."""
@@ -130,6 +170,7 @@ def complete(handle):
     start, place = partial_start(p), i64(p.csum_offset)
     if outline(handle, o, start, place, False):
         complete_found(handle, o)
+        complete_tunnels(handle, o)
     elif in_bounds(p):
         total = range_sum(handle, start, i64(p.csum_tail))
         write16(handle, start + place, udp_sent(l4_sum(i64(0), i64(0), total) ^ 0xFFFF))

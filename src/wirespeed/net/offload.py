@@ -12,9 +12,10 @@ What was said when the packet came in only tells *that* something is to be done 
 are taken from the headers as they are at the end, so functions may change addresses and ports, put tags and tunnels
 before them, and lengthen or shorten what is behind.  What the checksum field holds meanwhile means nothing.
 
-SCTP's checksum, which the kernel leaves to be done in the same way, is a CRC that no virtio-net header can ask for:
-:func:`announce` does it itself.  Something else that is to be summed is neither TCP nor UDP nor SCTP: then the field
-holds the sum of what is not covered, and is left alone until the sum is completed.
+SCTP's checksum, which the kernel leaves to be done in the same way, is a CRC that no virtio-net header can ask for, and
+neither can one ask for those of a tunnel and of what is in it: :func:`announce` has both done.  Something else that is
+to be summed is neither TCP nor UDP nor SCTP: then the field holds the sum of what is not covered, and is left alone
+until the sum is completed.
 
 Thread rules: who completes or announces a packet is alone with it, for its bytes are written.
 
@@ -27,7 +28,7 @@ from wirespeed.core.packet import PARTIAL, Packet
 from wirespeed.jit.intrinsics import copy, fill, load_be16, load_u8, stack
 from wirespeed.jit.kernel import kernel
 from wirespeed.net.checksum import l4_sum
-from wirespeed.net.completion import complete, in_bounds, partial_start, write16
+from wirespeed.net.completion import complete, in_bounds, is_tunnelled, partial_start, write16
 from wirespeed.net.layer import SCTP, TCP, UDP
 from wirespeed.net.outline import ANYWHERE, Outline, field_place, outline, pseudo_sum
 from wirespeed.net.virtio_net import (
@@ -149,15 +150,16 @@ def _announce(handle, h):
         return start <= 0xFFFF and place <= 0xFFFF
     if cut and not _suits(o.kind, i64(p.gso_type)):
         return False
-    if o.kind == SCTP:
-        return complete(handle)
+    cut = cut and o.end - o.payload > i64(p.gso_size)
+    if o.kind == SCTP or is_tunnelled(o):
+        return not cut and complete(handle)
     size = o.end - o.l4
     place = field_place(o.kind)
     write16(handle, o.l4 + place, l4_sum(i64(0), i64(0), pseudo_sum(o, size)))
     h.flags = NEEDS_CSUM
     h.csum_start = u16(o.l4)
     h.csum_offset = u16(place)
-    if cut and o.end - o.payload > i64(p.gso_size):
+    if cut:
         h.gso_size = p.gso_size
         h.hdr_len = u16(o.payload)
         h.gso_type = u8(_gso_type(o, i64(p.gso_type)))
@@ -175,10 +177,11 @@ def _gso_type(o, gso):
 
 @kernel(inline=True)
 def announce(handle, header):
-    """Write the 10 bytes of a virtio-net header that say what is still to be done; False when the packet is damaged.
+    """Write the 10 bytes of a virtio-net header that say what is still to be done; False when they cannot say it.
 
-    The checksum field of a packet with flag PARTIAL gets the pseudo header's sum, and the packet keeps its flag.  After
-    False the header says that nothing is to be done, which is not so: the packet is to be dropped as bad_offload.
+    The checksum field of a packet with flag PARTIAL gets the pseudo header's sum, and the packet keeps its flag; what a
+    header cannot say of one frame is done at once.  After False the header says that nothing is to be done, which is not
+    so: the packet is a super-frame in a tunnel, or damaged, which :func:`wirespeed.net.segmentation.segment` tells apart.
     """
     fill(header, 0, i64(HEADER))
     if not Packet(handle).flags & PARTIAL:

@@ -40,11 +40,11 @@ from wirespeed.jit.intrinsics import (
 )
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import layout
-from wirespeed.net.checksum import fill_ipv4, l4_sum
-from wirespeed.net.completion import complete, complete_found, partial_start, range_sum, write16
+from wirespeed.net.checksum import fill_ipv4
+from wirespeed.net.completion import complete, complete_found, complete_tunnels, partial_start
 from wirespeed.net.excerpt import copy_range, copy_whole, is_alone, seek, tell
 from wirespeed.net.fragmentation import fragment
-from wirespeed.net.layer import ETH, GRE, IPV4, IPV6, LLC, PPPOE, SCTP, TCP, UDP, VLAN, Layer
+from wirespeed.net.layer import ETH, IPV4, IPV6, LLC, PPPOE, SCTP, TCP, UDP, VLAN, Layer
 from wirespeed.net.link import LINKTYPE_ETHERNET, by_ethertype
 from wirespeed.net.offload import BAD_OFFLOAD, NO_PACKET, TOO_LONG
 from wirespeed.net.outline import LAYER, OUTLINE, Outline, jumbo_length, outline
@@ -134,27 +134,6 @@ def _mend_lengths(o, end, first):
 
 
 @kernel
-def _sum_tunnels(new, o):
-    """Write the checksums of the headers around the transport header that have one: UDP's and GRE's."""
-    l3, version, l4, kind, count = o.l3, o.version, o.l4, o.kind, o.count
-    for j in range(1, count):
-        o.count = count - j
-        layer = Layer(o.layers + LAYER * (o.count - 1))
-        o.l4 = i64(layer.offset)
-        if layer.kind == GRE and load_u8(o.head + o.l4) & 0x80:
-            write16(new, o.l4 + 4, 0)
-            write16(new, o.l4 + 4, l4_sum(i64(0), i64(0), range_sum(new, o.l4, o.end - o.l4)) ^ 0xFFFF)
-        elif layer.kind == UDP and load_be16(o.head + o.l4 + 6) != 0:
-            o.kind = i64(UDP)
-            for i in range(o.count):
-                before = Layer(o.layers + LAYER * i)
-                if before.kind == IPV4 or before.kind == IPV6:
-                    o.l3, o.version = i64(before.offset), i64(4) if before.kind == IPV4 else i64(6)
-            complete_found(new, o)
-    o.l3, o.version, o.l4, o.kind, o.count = l3, version, l4, kind, count
-
-
-@kernel
 def _mend_transport(c, number, last):
     """Write into the template what the transport header of frame ``number`` says, but for lengths and checksum."""
     o = c.outline
@@ -180,8 +159,7 @@ def _frame(cache, handle, c, number, done):
     c.source, c.offset = copy_range(new, o.payload, c.source, c.offset, run)
     tell(new, handle)
     complete_found(new, o)
-    if o.count > 3:
-        _sum_tunnels(new, o)
+    complete_tunnels(new, o)
     return new
 
 

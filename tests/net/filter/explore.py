@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from wirespeed.net.filter import Instruction
 from wirespeed.net.filter import opcode as op
 
-STEPS = 600  # no program for a frame of tests is longer
+STEPS = 600  # more than any program needs for a frame of tests
 BYTES = {op.W: 4, op.H: 2, op.B: 1}
 
 

@@ -6,7 +6,20 @@ HOSTS = ("10.0.0.1", "192.168.7", "10.0.0.0/8", "172.16.0.0 mask 255.240.0.0", "
 MACS = ("00:11:22:33:44:55", "0011.2233.4455", "a-b-c-d-e-f")
 PROTOCOLS = ("ip", "ip6", "arp", "rarp", "tcp", "udp", "sctp", "icmp", "icmp6", "igmp", "ether", "atalk", "iso")
 ALONE = (*PROTOCOLS, "esp", "ah", "pim", "aarp", "decnet", "stp", "ipx", "netbeui", "lat", "clnp", "vrrp")
-WORDS = ("vlan", "vlan 7", "mpls", "mpls 100", "pppoes", "pppoes 5", "pppoed", "geneve", "geneve 3", "llc", "llc u", "llc rr")
+WORDS = (
+    "vlan",
+    "vlan 7",
+    "mpls",
+    "mpls 100",
+    "pppoes",
+    "pppoes 5",
+    "pppoed",
+    "geneve",
+    "geneve 3",
+    "llc",
+    "llc u",
+    "llc rr",
+)
 INDEXED = ("ip", "ip6", "tcp", "udp", "icmp", "ether", "arp", "icmp6")
 
 
@@ -35,7 +48,9 @@ def _qualified(chance: random.Random) -> str:
         first = f"{chance.choice(('', 'tcp ', 'udp '))}{direction}port {chance.choice(('80', '53', '0x16', 'domain', '(1 or 2)'))}"
         return first + chance.choice(("", " or 90", " or (91 or 92)", " and not 93"))
     if kind == 2:
-        return f"{chance.choice(('', 'tcp ', 'sctp '))}{direction}portrange {chance.choice(('1-5', '9-3', '22-domain'))}"
+        return (
+            f"{chance.choice(('', 'tcp ', 'sctp '))}{direction}portrange {chance.choice(('1-5', '9-3', '22-domain'))}"
+        )
     if kind == 3:
         return f"{chance.choice(('ip ', 'ip6 ', '', 'ether '))}proto {chance.choice(('6', '17', '51', '(1 or 2)'))}"
     return f"ether {direction or 'dst '}{chance.choice(('host ', ''))}{chance.choice(MACS)}"
@@ -54,6 +69,6 @@ def arithmetic(chance: random.Random, depth: int, first: bool = True) -> str:
         return f"({left} {sign} {right})" if chance.randrange(3) == 0 else f"{left} {sign} {right}"
     if kind == 3:
         return "len"
-    if kind == 4:
+    if kind == 4 and not first:
         return str(chance.choice((0, 1, 6, 60, "0x0800", "tcp-syn", "icmp-echo")))
     return f"{chance.choice(INDEXED if first else ('ether',))}[{chance.choice(('0', '6', '12', 'len - 30', 'tcpflags'))}{chance.choice(('', ':2', ':4'))}]"

@@ -1,7 +1,7 @@
 """What libpcap's own tests expect: expressions and the programs they become, verdicts on captures, and refusals.
 
 A program of ours is another one than libpcap's and must mean the same.  Both are run on frames that lead each of them
-down its different ways (:mod:`explore`), on these frames cut where loads end, and on the captures of the link type.
+down its different ways (:mod:`explore`), on some of these frames cut where loads end, and on the captures of the link type.
 """
 
 import json
@@ -25,7 +25,7 @@ from wirespeed.net.filter.link_type import LINKS, SUPPORTED
 
 NAMES = KnownNames()
 FRAME = 320  # bytes; the farthest that an expected program loads is below
-TRIED = 150  # frames for each program
+TRIED = 90  # frames for each program
 NETMASKS = {"ip_broadcast_30": "255.255.255.252", "ip_broadcast_24": "255.255.255.0", "ip_broadcast_0": "0.0.0.0"}
 NOTHING_BESIDE = {op.AD_PKTTYPE: 0, op.AD_IFINDEX: 0, op.AD_VLAN_TAG: 0, op.AD_VLAN_TAG_PRESENT: 0}
 
@@ -129,8 +129,9 @@ def differences(row: dict[str, Any], expression: str, directory: Path) -> list[s
             told.append(f"{row['name']}: {expression!r} gave {answer} for {frame.hex()} beside {beside}")
 
     for program in (*theirs, ours.instructions):
-        for frame, beside, ends in explore(program, seeds, TRIED):
-            for cut in {FRAME, *(end - less for end in ends for less in (0, 1))}:
+        for n, (frame, beside, ends) in enumerate(explore(program, seeds, TRIED)):
+            cuts = {end - less for end in ends for less in (0, 1)} if n % 4 == 0 else set()
+            for cut in {FRAME, *cuts}:
                 differs(frame[: max(cut, 0)], FRAME, dict(beside))
     for frame, wire in captured_frames(directory).get(row["dlt"], [])[:60]:
         differs(frame, wire, {})

@@ -293,15 +293,15 @@ def test_in_the_kernel_the_first_tag_stands_beside_the_packet() -> None:
     assert not interpret(outbound, SYN, None, {op.AD_PKTTYPE: 0, op.AD_IFINDEX: 3})
 
 
-def test_thousands_of_hosts_compile_and_match_theirs_only() -> None:
-    hosts = " or ".join(f"10.1.{n >> 8}.{n & 255}" for n in range(2000))
+def test_hundreds_of_hosts_compile_and_match_theirs_only() -> None:
+    hosts = " or ".join(f"10.1.{n >> 8}.{n & 255}" for n in range(500))
     program = pcap_filter.compile(f"src host {hosts}")
-    validate_all = [
+    matched = [
         n
-        for n in range(1990, 2010)
+        for n in range(490, 510)
         if interpret(program, ethernet(0x0800, ipv4(f"10.1.{n >> 8}.{n & 255}", "1.1.1.1", 6, b"")))
     ]
-    assert validate_all == list(range(1990, 2000))
+    assert matched == list(range(490, 500))
     with pytest.raises(FilterError, match="of which the kernel takes 4096"):
         pcap_filter.compile(f"host {hosts}", in_kernel=True)
 
@@ -332,6 +332,21 @@ def test_long_sums_need_no_scratch_memory_for_each_term() -> None:
     right = " + ".join(f"(ip[{n}:2] + 0)" for n in range(18, -2, -2))
     assert interpret(pcap_filter.compile(f"{words} = {right}"), SYN)
     assert not interpret(pcap_filter.compile(f"{words} = 1 + {right}"), SYN)
+
+
+def test_words_that_hold_a_place_are_not_used_for_anything_else() -> None:
+    inner = bytes.fromhex("aaaa03000000 86dd") + ipv6("::1", "::2", 58, bytes(12) + b"\x12\x34" + bytes(4))
+    frame = bytes.fromhex("0000080000000000") + b"\x08" + bytes(23) + inner
+    link = LINKS["IEEE802_11_RADIO"]
+    for sums in ("ether[6:2] & ether[12] - len", "(len - 1) * (len - 2) & 0", "((len & 0) / (len / (len / len)))"):
+        text = f"icmp6[12:2] - 0x1234 ^ (len & 0) = {sums}"
+        assert interpret(pcap_filter.compile(text, link=link), frame), text
+        assert interpret(pcap_filter.compile(f"{text} and icmp6 and {text}", link=link), frame), text
+    beside = {op.AD_VLAN_TAG_PRESENT: 1, op.AD_VLAN_TAG: 7}
+    program = pcap_filter.compile(
+        "len / (len / (len - 1)) > 0 and vlan and len / (len / (len - 1)) > 0 and ip", in_kernel=True
+    )
+    assert interpret(program, SYN, None, beside)
 
 
 def test_names_come_from_where_they_are_given() -> None:

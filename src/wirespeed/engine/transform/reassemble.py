@@ -14,16 +14,8 @@ from wirespeed.core.element import Element
 from wirespeed.core.number import whole
 from wirespeed.core.packet import Packet, data
 from wirespeed.core.stage import WAITS, Head, Placement, Site, free_box
-from wirespeed.engine.transform.datagrams import (
-    DROPS,
-    SOURCES,
-    UNFINISHED,
-    Datagram,
-    Reassembler,
-    expire,
-    let_go,
-    receive,
-)
+from wirespeed.engine.transform.datagram import Datagram
+from wirespeed.engine.transform.datagrams import DROPS, SOURCES, UNFINISHED, Reassembler, expire, let_go, receive
 from wirespeed.errors import GraphError
 from wirespeed.jit.intrinsics import load_handle, stack, store_i64
 from wirespeed.jit.kernel import kernel, stage

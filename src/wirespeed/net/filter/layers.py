@@ -21,13 +21,15 @@ from wirespeed.net.filter.error import FilterError
 PACKET, HEADER, PREVIOUS, LLC, PAYLOAD, PLAIN, KIND, LABEL, BEHIND4, BEHIND6 = range(10)
 IPV6_HEADER = 40
 MPLS_ENTRY = 4
+TOO_MANY = f"the expression needs more than {op.WORDS} words of scratch memory; make it simpler"
 
 
 @dataclass(eq=False)
 class Cell:
-    """A word of scratch memory; its number is chosen when it is first used."""
+    """A word of scratch memory: its number once it has one, and whether the program uses it."""
 
     number: int | None = None
+    used: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,10 @@ class Layers:
         places = link_type.places(self.link)
         wlan = self.link in link_type.WLANS
         # What a header of varying length leaves to be found by the program itself.
-        self.prefix = Cell() if wlan and self.link != "IEEE802_11" else None
-        self.body = Cell() if wlan or self.link == "PFLOG" else None
+        self._taken = [False] * op.WORDS
+        self._touched = [False] * op.WORDS
+        self.prefix = self.kept() if wlan and self.link != "IEEE802_11" else None
+        self.body = self.kept() if wlan or self.link == "PFLOG" else None
         self.header = self.previous_header = self.outermost_header = Place(places.header, self.prefix)
         self.kind = Place(places.kind)
         self.payload = Place(places.payload, self.body)
@@ -63,7 +67,6 @@ class Layers:
         self.tags = 0
         self.in_tunnel = False
         self.tag_cell: Cell | None = None  # what a tag in the packet's bytes adds to places, in the kernel
-        self._taken = [False] * op.WORDS
 
     def refuse(self, what: str) -> FilterError:
         return FilterError(f"{what!r} is not supported on link type {self.link}")
@@ -73,20 +76,27 @@ class Layers:
         self.previous, self.previous_header = self.link, self.header
         self.link, self.header, self.in_tunnel = link, header, False
 
+    def kept(self) -> Cell:
+        """A cell for what is stored once and stays: its word has not been used for anything before, and never will be."""
+        free = [n for n, touched in enumerate(self._touched) if not touched]
+        if not free:
+            raise FilterError(TOO_MANY)
+        self._taken[free[-1]] = self._touched[free[-1]] = True
+        return Cell(free[-1])
+
     def number(self, cell: Cell) -> int:
-        """The number of a cell, which has one from now on."""
+        """The number of a cell, which is used from now on."""
+        cell.used = True
         if cell.number is None:
-            for n, taken in enumerate(self._taken):
-                if not taken:
-                    self._taken[n] = True
-                    cell.number = n
-                    break
-            else:
-                raise FilterError(f"the expression needs more than {op.WORDS} words of scratch memory; make it simpler")
+            free = [n for n, taken in enumerate(self._taken) if not taken]
+            if not free:
+                raise FilterError(TOO_MANY)
+            cell.number = free[0]
+            self._taken[cell.number] = self._touched[cell.number] = True
         return cell.number
 
     def release(self, cell: Cell) -> None:
-        """Give a cell's word back."""
+        """Give the word of a cell back that holds something for a while."""
         if cell.number is not None:
             self._taken[cell.number] = False
 

@@ -66,15 +66,15 @@ class _Prologue:
     def before(self, condition: Condition) -> Condition:
         layers = self._layers
         wlan = layers.outermost in link_type.WLANS
-        body = layers.body is not None and layers.body.number is not None
-        if wlan and layers.prefix and (body or layers.prefix.number is not None):
+        body = layers.body is not None and layers.body.used
+        if wlan and layers.prefix and (body or layers.prefix.used):
             self._prefix()
         if wlan and body:
             self._wlan_body()
         if layers.outermost == "PFLOG" and body:
             self._pflog_body()
-        if layers.tag_cell and layers.tag_cell.number is not None:
-            self._add((op.LD | op.IMM, 0), (op.ST, layers.tag_cell.number))
+        if layers.tag_cell:
+            self._add((op.LD | op.IMM, 0), (op.ST, layers.number(layers.tag_cell)))
         if self._first is self._last and not self._first.statements:
             return condition
         self._last.yes = condition.entry

@@ -66,7 +66,7 @@ def _vlan_beside(layers: Layers, identifier: int | None) -> Condition:
         tag: list[Statement] = [(op.LD | op.ABS | op.H, op.AD_VLAN_TAG), (op.ALU | op.AND | op.K, TAG_IDENTIFIER)]
         found = both(is_beside(True), test(tag, op.JEQ, identifier))
         within = both(within, layers.equal(PAYLOAD, 0, 2, identifier, TAG_IDENTIFIER))
-    layers.tag_cell = cell = Cell()
+    layers.tag_cell = cell = layers.kept()
     # Whatever follows is 4 bytes farther if there is no tag beside the packet, as it is in the packet's bytes then.
     within.entry.statements[:0] = [(op.LD | op.IMM, TAG), (op.ST, layers.number(cell))]
     layers.payload, layers.kind = Place(layers.payload.constant, cell), Place(layers.kind.constant, cell)
@@ -128,9 +128,7 @@ def geneve(layers: Layers, number: int | None) -> Condition:
     """A Geneve packet (of a virtual network); behind it follows what it carries, with or without Ethernet."""
     found = _over_udp(layers, GENEVE_PORT, (0, GENEVE_VERSION), number, "Geneve VNI")
     start = _tunnel_start(layers)
-    kind, header, body = Cell(), Cell(), Cell()
-    for cell in (kind, header, body):
-        layers.number(cell)
+    kind, header, body = layers.kept(), layers.kept(), layers.kept()
     # The type of what is carried is the third and fourth byte; the options' length, in words, is in the first.
     find: list[Statement] = [
         *start,
@@ -167,7 +165,7 @@ def vxlan(layers: Layers, number: int | None) -> Condition:
     """A VXLAN packet (of a virtual network); behind it follows Ethernet."""
     found = _over_udp(layers, VXLAN_PORT, (VXLAN_HAS_NUMBER, op.MASK), number, "VXLAN VNI")
     start = _tunnel_start(layers)
-    header, kind, body = Cell(), Cell(), Cell()
+    header, kind, body = layers.kept(), layers.kept(), layers.kept()
     offsets = constant_behind(
         [
             *start,

@@ -143,9 +143,7 @@ class Device:
             queue.tell()
 
     def _return(self) -> None:
-        """Open the interface again if it is there, and all packets of the old sockets are back."""
-        if any(queue.is_waiting for queue in self.queues):
-            return
+        """Open the interface again if it is there; packets of the old sockets may come back later."""
         try:
             with Interface(self.port.target, self.port.netns) as interface:
                 if not interface.exists():

@@ -85,14 +85,11 @@ class Queue:
         """Whether it has a socket."""
         return self.binding is not None
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a worker has still to let go of an old socket."""
-        return bool(self._retired)
-
     def add(self, role: str, stage: Any, state: int) -> None:
         """Have the state of a stage, at its address, told what there is."""
         self._states[role] = state, stage.State.at(state), state + stage.State.offset("use")
+        if len(self._states) == 2:
+            self._states["source"][1].sink = self._states["sink"][0]
         self.tell()
 
     def open(self, patience_s: float = 0.0) -> None:
@@ -150,7 +147,8 @@ class Queue:
         """Write into the states what is so now."""
         device = self.device
         address = self.binding.address if self.binding is not None else 0
-        for role, (_, state, use) in self._states.items():
+        # The sink first: the source, when it sees that there is another socket, has the sink see it too.
+        for role, (_, state, use) in sorted(self._states.items()):
             if role == "sink":
                 state.down, state.longest = not device.up, device.longest
             else:
@@ -182,8 +180,8 @@ class Queue:
 
     def counters(self) -> dict[str, int]:
         """What was counted over all sockets that it had."""
-        found = dict(self._totals)
-        for name, n in (self.binding.counts() if self.binding is not None else {}).items():
+        found, binding = dict(self._totals), self.binding
+        for name, n in (binding.counts() if binding is not None else {}).items():
             found[name] = found.get(name, 0) + n
         return found
 

@@ -35,6 +35,7 @@ from wirespeed.ports.xdp.ring import (
     refill,
     take_filled,
 )
+from wirespeed.ports.xdp.transmit import adopt as adopt_sink
 
 u16, u32, i64, u64 = np.uint16, np.uint32, np.int64, np.uint64
 DROPS = {
@@ -52,15 +53,21 @@ State = layout(
         # written by the control thread
         ("complete", "i8"),  # whether partial checksums are looked for
         ("mtu", "i8"),  # of the interface
-        (None, 48),
+        ("sink", "i8"),  # address of the state of the same worker's sink on the same queue, or 0
+        (None, 40),
     ],
 )
 
 
 @kernel
-def adopt(use):
-    """Use another socket from now on, and let the control thread have the old one."""
-    store_release(use, "socket", load_acquire(use, "next"))  # X5
+def adopt(me):
+    """Use another socket from now on, and let the control thread have the old one.
+
+    The sink of the same worker does so as well, for it is not called while there is nothing to send.
+    """
+    store_release(me.use, "socket", load_acquire(me.use, "next"))  # X5
+    if me.sink != 0:
+        adopt_sink(me.sink)
 
 
 @kernel
@@ -120,7 +127,7 @@ def receive(state, burst, n):
     """Give up to ``n`` packets."""
     me = State(state)
     if me.use.socket != load_acquire(me.use, "next"):
-        adopt(me.use)
+        adopt(me)
     if me.use.socket == 0:
         return i64(0)
     s, cache = Socket(me.use.socket), me.head.cache
