@@ -94,8 +94,12 @@ def run(options: Options) -> Iterator[Row]:
 
 
 def _frames(options: Options, huge: bool) -> Iterator[Row]:
-    cases = [Case(kind, job) for kind in KINDS for job in JOBS]
-    cases = [case for case in cases if options.wants(case.name) or options.wants(_cycles_name(case))]
+    peer = "testpmd" if options.peer else None
+    cases = [
+        case
+        for case in (Case(kind, job) for kind in KINDS for job in JOBS)
+        if any(options.wants(row_name(name, peer)) for name in (case.name, _cycles_name(case)))
+    ]
     if not cases:
         return
     absent = testpmd_live.missing()

@@ -70,7 +70,10 @@ Head = layout(
         ("bytes", "u8"),  # of a port: bytes that it received or transmitted
         ("due_ns", "i8"),  # when it wants to be called next on the monotonic clock; 0: whenever there is work
         # of a stage that holds packets
-        ("full", "i8"),  # FULL while no source before it is to be asked for more; WAITS while what it holds waits for more
+        (
+            "full",
+            "i8",
+        ),  # FULL while no source before it is to be asked for more; WAITS while what it holds waits for more
         ("asleep", "i8"),  # address of a u4 that the worker sets while it sleeps, for whoever has the packets, or 0,
         ("bell", "i8"),  # and of one which is changed, and woken by a futex, when that is so and they are back
         # of a port with a filter: address of the filter's record, or 0; filled when it is placed

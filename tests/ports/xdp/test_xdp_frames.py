@@ -142,3 +142,13 @@ def far_has(far, wanted):
         return far.recv(65536) == wanted
     except TimeoutError:
         return False
+
+
+def test_a_filter_lets_through_what_it_matches():
+    with laboratory() as lab:
+        pair(lab)
+        port = xdp(lab, filter="ether proto 0x88b5 and ether[17] & 1 = 1")
+        with received(port) as (memory, running), raw(lab) as far:
+            send(far, [frame(i) for i in range(100)])
+            assert pull(memory, 50) == [frame(i) for i in range(1, 100, 2)]
+        assert running.report().stages[0].drops == {"filtered": 50}
