@@ -334,6 +334,7 @@ def work(worker):
     w = Worker(worker)
     w.begin = u64(cycles())
     idle, rounds = i64(0), i64(0)
+    seen_idle = u64(0)  # when the last idle round was over
     any_edge = w.n_edges > 0
     while load_acquire(w, "stop") == 0:
         rounds += 1
@@ -348,7 +349,7 @@ def work(worker):
             moved += take_edges(w, timed)
         if moved > 0:
             if idle > 0:
-                w.idle_cycles += u64(cycles()) - w.idle_since
+                w.idle_cycles += seen_idle - w.idle_since
                 w.idle_since = u64(0)
                 idle = i64(0)
             continue
@@ -361,6 +362,7 @@ def work(worker):
             pause()
         else:
             sleep(w)
+        seen_idle = u64(cycles())
     finish(w)
     if w.idle_since != 0:
         w.idle_cycles += u64(cycles()) - w.idle_since

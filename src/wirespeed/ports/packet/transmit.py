@@ -308,11 +308,9 @@ def _send_alone(state, handle):
         _count(state, REFUSED, i64(1))
         return i64(1)
     large = i64(p.total) - s.overhead > MOST_SUPER
-    if p.flags & PARTIAL and (large or s.offloads == 0 or not is_alone(handle)):
+    ours = p.flags & PARTIAL and (large or s.offloads == 0 or not is_alone(handle))
+    if ours or not announce(handle, header):  # which cannot say it of a super-frame in a tunnel
         return _unpack(state, handle)
-    if not announce(handle, header):
-        _count(state, BAD_OFFLOAD, i64(1))
-        return i64(1)
     h = VirtioNetHeader(header)
     longest = i64(p.total) if h.gso_type == GSO_NONE else i64(h.hdr_len) + i64(h.gso_size)
     allowed = s.mtu + s.overhead
