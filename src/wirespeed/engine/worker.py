@@ -20,7 +20,7 @@ words.  The worker leaves when ``stop`` is set, or when all sources are done and
 import numpy as np
 
 from wirespeed.core.free import free_bulk
-from wirespeed.core.stage import FULL, FUNCTION_ERROR, OUTPUT_FULL, WAITS, WORKED, Head, Outbox, free_box
+from wirespeed.core.stage import FUNCTION_ERROR, OUTPUT_FULL, WAITS, WORKED, Head, Outbox, free_box
 from wirespeed.jit.atomics import load_acquire, load_relaxed, store_relaxed, store_release
 from wirespeed.jit.intrinsics import call_stage, copy, cycles, load_u64, move, pause, store_u64
 from wirespeed.jit.kernel import kernel
@@ -221,7 +221,7 @@ def tick(w):
             node.packets_out += u64(left)
             hand_along(w, node.next, w.burst, left, False)
             moved += left
-        if Head(node.state).full == FULL:
+        if Head(node.state).full > 0:
             store_u64(w.blocked + 8 * i64(node.group), u64(HELD_BACK))
     return moved
 
