@@ -69,7 +69,8 @@ Head = layout(
         ("done", "i8"),  # of a source: 1 when nothing more will come
         ("bytes", "u8"),  # of a port: bytes that it received or transmitted
         ("due_ns", "i8"),  # when it wants to be called next on the monotonic clock; 0: whenever there is work
-        # of a stage that holds packets: above 0 while no source before it is to be asked for more; WAITS while what it holds waits for more to come
+        # of a stage that holds packets: above 0 while no source before it is to be asked for more, WAITS while what it
+        # holds waits for more to come
         ("full", "i8"),
         ("asleep", "i8"),  # address of a u4 that the worker sets while it sleeps, for whoever has the packets, or 0,
         ("bell", "i8"),  # and of one which is changed, and woken by a futex, when that is so and they are back
