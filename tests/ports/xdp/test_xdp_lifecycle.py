@@ -11,7 +11,7 @@ import pytest
 
 import wirespeed as ws
 from tests.lab import laboratory
-from tests.ports.xdp.wires import attached, balanced, frame, pair, pull, raw, received, send, until, xdp
+from tests.ports.xdp.wires import attached, balanced, frame, goes_through, pair, pull, raw, received, send, until, xdp
 from wirespeed.errors import PortError
 from wirespeed.ports.link.interface import Interface
 from wirespeed.ports.memory import MemoryPort
@@ -108,6 +108,7 @@ def test_an_interface_that_somebody_else_took_meanwhile_is_waited_for_and_the_re
                 assert "attached already" in running.report().stages[0].counters["trouble"]
             until(lambda: attached(lab), "a program is attached")
             with raw(lab) as far:
+                goes_through(far, memory)
                 send(far, [frame(5)])
                 assert pull(memory, 1) == [frame(5)]
             assert "trouble" not in running.report().stages[0].counters
@@ -139,6 +140,7 @@ def test_an_interface_that_is_deleted_and_made_again_is_found(role):
             with ws.start(*chains) as running:
                 for round in range(2):
                     with raw(lab) as far:
+                        goes_through(far, memory)
                         send(far, [frame(i) for i in range(10)])
                         assert pull(memory, 10) == [frame(i) for i in range(10)]
                         if role == "both":

@@ -91,6 +91,16 @@ def pull(memory: MemoryPort, n: int) -> list[bytes]:
     return found
 
 
+def goes_through(by: socket.socket, memory: MemoryPort) -> None:
+    """Send until something arrives; a program is attached before a worker has given its socket packets to receive into."""
+    probe = bytes(12) + b"\x88\xb5" + b"probe".ljust(46, b"\0")
+    deadline = time.monotonic() + WAIT_S
+    while by.send(probe) and not memory.pull(1, timeout=0.1):
+        assert time.monotonic() < deadline, "no frame came through"
+    while memory.pull(32, timeout=0.2):
+        pass
+
+
 def balanced(running: Running) -> None:
     """All packets are accounted for, and back in the pool."""
     report = running.report()

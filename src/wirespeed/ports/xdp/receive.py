@@ -17,7 +17,7 @@ from wirespeed.core.packet import Packet, reset
 from wirespeed.core.pool import RECORD
 from wirespeed.core.stage import FIRST_REASON, Head, drop
 from wirespeed.jit.atomics import load_acquire, store_release
-from wirespeed.jit.intrinsics import store_i64
+from wirespeed.jit.intrinsics import load_handle, prefetch, store_i64
 from wirespeed.jit.kernel import kernel, stage
 from wirespeed.jit.layout import layout
 from wirespeed.jit.libc import realtime_ns, sys_receive
@@ -31,6 +31,7 @@ from wirespeed.ports.xdp.ring import (
     Use,
     Word,
     filled_slots,
+    is_short,
     needs_wakeup,
     refill,
     take_filled,
@@ -134,7 +135,7 @@ def receive(state, burst, n):
     q = s.rx
     waiting = min(filled_slots(q), n)
     if waiting == 0:
-        if s.filled < s.target:
+        if is_short(s):
             refill(s.cache if s.cache != 0 else cache, s)
         if needs_wakeup(s.fill):
             sys_receive(s.fd, i64(0), i64(0))
@@ -153,6 +154,8 @@ def receive(state, burst, n):
             spoil(state, s, handle, goes_on)
             continue
         p = Packet(handle)
+        if complete:
+            prefetch(p.buffer + offset - RECORD)
         reset(p, length)
         p.data = u32(offset - RECORD)
         p.time = now
@@ -161,12 +164,14 @@ def receive(state, burst, n):
             handle = join(state, s, handle, goes_on)
             if handle == 0:
                 continue
-        if complete:
-            mark_partial(handle, mtu)
         store_i64(burst + 8 * done, handle)
         done += 1
     q.mine = u32(mine + u32(waiting))
     store_release(Word(q.consumer), "value", q.mine)  # X1
     me.head.bytes += u64(total)
-    refill(s.cache if s.cache != 0 else cache, s)
+    if is_short(s):
+        refill(s.cache if s.cache != 0 else cache, s)
+    if complete:  # last, for the frames come from the sender's core meanwhile
+        for i in range(done):
+            mark_partial(load_handle(burst + 8 * i), mtu)
     return done

@@ -47,6 +47,7 @@ assert XDP_HEADROOM == RECORD + HEADROOM
 # What the kernel has a packet for.
 OURS, FOR_FILL, SINGLE, PART = 0, 1, 2, 3  # it has the last two to be sent, SINGLE as a packet by itself
 BATCH = 64  # frames given to the kernel at once
+SHORT = 32  # with so many fewer than it should have, it is given more
 
 Word = layout("XdpWord", [("value", "u4")])
 Descriptor = layout("XdpDescriptor", [("address", "u8"), ("length", "u4"), ("options", "u4")])
@@ -160,11 +161,19 @@ def lend(socket, handles, n):
     s.filled += n
 
 
+@kernel(inline=True)
+def is_short(s):
+    """Whether the kernel lacks enough packets to receive into for a refill to be worth it: its lines are shared."""
+    return s.target - s.filled >= min(i64(SHORT), s.target >> 2)
+
+
 @kernel
 def refill(cache, s):
     """Give the kernel packets to receive into, as many as it is short of and the pool has."""
     handles = stack(512)  # Bounds: BATCH handles
-    room = min(s.target - s.filled, free_slots(s.fill))
+    # What stands in the ring is among those filled, so it has room for the rest of the target, its length at most; the
+    # kernel's end of it, which another core writes for each packet, need not be looked at.
+    room = s.target - s.filled
     while room > 0:
         n = min(room, i64(BATCH))
         while n > 0 and alloc_bulk(cache, handles, n) == 0:
