@@ -35,6 +35,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from wirespeed.errors import GraphError
+from wirespeed.jit.interrupt import deferred
 
 Step = tuple[int, int, int, int]
 
@@ -137,7 +138,8 @@ def compile(program: Iterable[Any]) -> MachineCode:
     with _lock:
         code = _alive.get(checked)
         if code is None:
-            code = _alive[checked] = MachineCode(checked)
+            with deferred:
+                code = _alive[checked] = MachineCode(checked)
             _recent.append(code)
         return code
 

@@ -3,7 +3,8 @@
 numba's own disk cache looks at the one file a kernel stands in: an edited callee in another file leaves the cached
 caller in place, which goes on with the old answer.  Here a kernel is stamped with the hash of every source that its
 module reaches by imports inside the package, so an edit in ``switch/`` leaves ``core/`` warm and an edit in ``jit/``
-nothing.  What numba's key does not have (debug mode, portable mode, ``NUMBA_*`` variables) is in the path.
+nothing.  Versions lie side by side: who switches between two of them compiles neither again.  What numba's key does not
+have (debug mode, portable mode, ``NUMBA_*`` variables) is in the path.
 """
 
 import functools
@@ -78,6 +79,11 @@ def _files(module: str) -> list[Path]:
 
 
 @functools.cache
+def _digest(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
+
+
+@functools.cache
 def stamp(path: Path) -> str:
     """The hash of the source at ``path`` and of all that it reaches by imports inside the package."""
     seen: set[Path] = set()
@@ -89,7 +95,7 @@ def stamp(path: Path) -> str:
             todo.extend(_imports(source) - seen)
     digest = hashlib.sha256()
     for source in sorted(seen):
-        digest.update(source.read_bytes())
+        digest.update(_digest(source))
     return digest.hexdigest()
 
 
@@ -110,7 +116,8 @@ class WirespeedLocator(_CacheLocator):
         return stamp(self._file)
 
     def get_disambiguator(self) -> str:
-        return str(self._line)
+        """Part of a file's name: two versions of the package, on two paths, say, keep each other's kernels."""
+        return f"{self._line}-{stamp(self._file)[:12]}"
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Any:

@@ -19,6 +19,7 @@ from numba import cfunc, njit, types
 from numba.core import event
 
 from wirespeed.jit.cache import KernelCache
+from wirespeed.jit.interrupt import deferred
 
 STAGE = types.int64(types.int64, types.int64, types.int64)
 
@@ -71,12 +72,24 @@ def on_compile(callback: Callable[[str], None] | None) -> None:
 _FLAGS = {"nogil": True, "error_model": "numpy", "boundscheck": False, "no_cfunc_wrapper": True}
 
 
+def _guarded(dispatcher: Any) -> Any:
+    """Have Ctrl-C wait while ``dispatcher`` compiles, or loads what was compiled."""
+    compile_it = dispatcher.compile
+
+    def compile_guarded(signature: Any) -> Any:
+        with deferred:
+            return compile_it(signature)
+
+    dispatcher.compile = compile_guarded
+    return dispatcher
+
+
 def kernel(function: Any = None, *, inline: bool = False) -> Any:
     """Compile ``function``: no GIL, no exceptions for arithmetic, no bounds checks, cached on disk."""
     if function is None:
         return lambda f: kernel(f, inline=inline)
     function.__wirespeed__ = True
-    dispatcher = njit(forceinline=inline, **_FLAGS)(function)
+    dispatcher = _guarded(njit(forceinline=inline, **_FLAGS)(function))
     if os.path.isfile(function.__code__.co_filename):  # what was typed at a prompt has no file to go stale
         dispatcher._cache = KernelCache(function)
     return dispatcher
@@ -95,9 +108,10 @@ class Stage:
     def address(self) -> int:
         """Where its machine code begins; compiles it, or loads it from the cache, the first time."""
         if not self._address:
-            self.kernel.compile(STAGE)
-            result = self.kernel.overloads[STAGE.args]
-            self._address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+            with deferred:
+                self.kernel.compile(STAGE)
+                result = self.kernel.overloads[STAGE.args]
+                self._address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
         return self._address
 
     def __call__(self, state: int, burst: int, n: int) -> int:
@@ -114,7 +128,7 @@ class Entry:
 
     def __init__(self, function: Any, signature: Any, nogil: bool) -> None:
         function.__wirespeed__ = True
-        self.kernel = njit(**(_FLAGS | {"nogil": nogil}))(function)
+        self.kernel = _guarded(njit(**(_FLAGS | {"nogil": nogil}))(function))
         if os.path.isfile(function.__code__.co_filename):
             self.kernel._cache = KernelCache(function)
         self.signature = signature
@@ -144,7 +158,8 @@ def callback(signature: str) -> Any:
 
     def make(function: Any) -> Any:
         function.__wirespeed__ = True
-        return cfunc(signature, nopython=True, error_model="numpy", cache=True)(function)
+        with deferred:
+            return cfunc(signature, nopython=True, error_model="numpy", cache=True)(function)
 
     return make
 
