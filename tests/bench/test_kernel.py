@@ -100,3 +100,10 @@ def test_a_row_is_measured_and_nothing_is_left(tmp_path: Path) -> None:
     assert rows[0]["name"] == "kernel.tap.tx.64B"
     assert rows[0]["ours"] > 0 and rows[0]["peer"] is None
     assert "wsb" not in namespaces.call("ip", "netns", "list")
+
+
+def test_cycles_outside_the_kernel_leave_out_its_time_by_what_the_core_did() -> None:
+    assert kernel._outside(Case("packet", "rx"), 300.0, (0.9, 0.1), 1.0) == 300.0
+    assert kernel._outside(Case("xdp", "tx"), 2000.0, (0.1, 0.9), 1.0) == 200.0
+    spent = 0.5 * kernel._hz() / 1e6  # half of the core's time, over a million packets a second
+    assert abs(kernel._outside(Case("packet", "forward"), spent + 250, (0.5, 0.5), 1.0) - 250) < 1e-6

@@ -216,7 +216,7 @@ def test_a_queue_that_another_socket_has_is_named_as_the_cause(monkeypatch):
 def test_a_queue_that_is_not_there_is_named_with_those_that_are():
     with laboratory() as lab:
         pair(lab)
-        with pytest.raises(PortError, match="there is no queue 1, it has 1; use fewer workers"):
+        with pytest.raises(PortError, match="there is no queue 1, but 1 from 0 on; use fewer workers"):
             ws.start(xdp(lab) >> ws.port("null:"), workers=2)
         assert not attached(lab)
 

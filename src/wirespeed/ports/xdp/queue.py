@@ -138,7 +138,7 @@ class Queue:
         elif error.errno == errno.EINVAL:
             have = channels(device.port.target, device.port.netns)
             if self.number >= have:
-                text = f"there is no queue {self.number}, it has {have}; use fewer workers or `ethtool -L`"
+                text = f"there is no queue {self.number}, but {have} from 0 on; use fewer workers or `ethtool -L`"
         elif error.errno in (errno.EPERM, errno.EACCES):
             return rights.refused(name, "bind a socket of AF_XDP", "CAP_NET_RAW")
         return PortError(error.errno, f"{name}: {text}")
