@@ -9,12 +9,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli.parser import Parser, cores, seconds, whole
 
+LONG_S = 10.0  # after so long, somebody who watches no table is told that something is being compiled
 PATIENCE_S = 1.0  # after so long, somebody who waits for a run to stop is told how to leave
 
 if TYPE_CHECKING:
@@ -121,12 +123,25 @@ def shown(*, lines: bool = False, view: "View | None" = None) -> Iterator["LiveT
     from wirespeed.observe import live as usual
 
     live = (view or usual.view)(lines=lines)
-    if live is None:
-        yield None
-        return
-    on_compile(live.compiling)
+    on_compile(live.compiling if live is not None else LongCompilation())
     try:
-        with live:
+        with live or nullcontext():
             yield live
     finally:
         on_compile(None)
+
+
+class LongCompilation:
+    """Told what is being compiled, says once that it takes long; a log that nobody asked for stays empty else."""
+
+    def __init__(self) -> None:
+        self._begin: float | None = None
+        self._said = False
+
+    def __call__(self, name: str) -> None:
+        """One more kernel is about to be compiled."""
+        now = time.monotonic()
+        self._begin = now if self._begin is None else self._begin
+        if not self._said and now - self._begin > LONG_S:
+            self._said = True
+            say("compiling for this processor, which takes a while; later runs take it from the cache")

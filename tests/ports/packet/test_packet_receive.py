@@ -46,6 +46,17 @@ def test_frames_of_every_size_come_byte_for_byte_and_in_order() -> None:
         assert report.stage("packet:x1").bytes == sum(map(len, sent))
 
 
+def test_a_pool_that_is_smaller_than_a_burst_gives_what_it_has() -> None:
+    with laboratory() as lab:
+        pair(lab)
+        sender = raw_socket(lab, "far/x0")
+        with ws.start(near(lab) >> ws.port("null:"), pool=8) as run:
+            for n in range(100):
+                sender.send(frame(n))
+            wait_until(lambda: run.report().packets >= 100, "all frames came")
+        assert whole(run).packets >= 100
+
+
 def test_a_stamp_lies_between_before_and_after() -> None:
     with laboratory() as lab:
         pair(lab)

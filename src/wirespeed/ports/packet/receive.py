@@ -266,7 +266,10 @@ def receive(state, burst, n):
     if n == 0:
         adopt(state + PLACE_AT)
         return i64(0)
-    n = alloc_bulk(s.head.cache, burst, n)
+    while n > 1 and alloc_bulk(s.head.cache, burst, n) == 0:
+        n = n // 2  # a pool may be smaller than what waits
+    if n == 1:
+        n = alloc_bulk(s.head.cache, burst, n)
     size, total, kept, gone = s.slot_size, i64(0), i64(0), i64(0)
     at, end = s.place.ring + s.place.at * size, s.place.ring + s.slots * size
     for _ in range(n):
