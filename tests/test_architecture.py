@@ -27,7 +27,7 @@ COMPILERS = {"numba", "llvmlite"}
 COMPILE_CALLS = {"njit", "cfunc"}
 NUMBA_COMPILE_CALLS = {"jit", "vectorize", "guvectorize", "generated_jit", "stencil"}
 THREAD_MODULES = {"threading", "_thread", "concurrent", "multiprocessing", "asyncio"}
-LOCKS = {"Lock", "RLock"}
+HARMLESS = {"Lock", "RLock", "current_thread", "main_thread"}
 ODDS_AND_ENDS = {"util", "utils", "common", "helper", "helpers", "misc"}
 
 # Decorators under which numba types a function, or reads its arguments in a way of its own.
@@ -155,12 +155,12 @@ def compilers(module: Module) -> Iterator[str]:
 
 
 def threads(module: Module) -> Iterator[str]:
-    """Nothing below engine starts a thread or a process; a lock is all it may have."""
+    """Nothing below engine starts a thread or a process; it may have a lock, and ask which thread it is in."""
     if NUMBER.get(module.package or "", len(NAMES)) >= NUMBER["engine"]:
         return
     for imported in module.imports():
-        taken_are_locks = bool(imported.names) and LOCKS.issuperset(imported.names)
-        if imported.module.split(".")[0] in THREAD_MODULES and not (imported.module == "threading" and taken_are_locks):
+        harmless = bool(imported.names) and HARMLESS.issuperset(imported.names)
+        if imported.module.split(".")[0] in THREAD_MODULES and not (imported.module == "threading" and harmless):
             why = "nothing below engine starts threads; offer service() (from threading import Lock, RLock is allowed)"
             yield module.says(imported.line, f"imports {imported.module}, but {why}")
 

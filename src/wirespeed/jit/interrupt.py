@@ -8,7 +8,7 @@ Thread rule: signals come to the main thread only, so what other threads compile
 
 import os
 import signal
-import threading
+from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any
 
@@ -22,7 +22,7 @@ class Deferral:
         self._came: FrameType | None = None
 
     def __enter__(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
+        if current_thread() is not main_thread():
             return
         if self._depth == 0:
             before = signal.getsignal(signal.SIGINT)
@@ -33,7 +33,7 @@ class Deferral:
         self._depth += 1
 
     def __exit__(self, *error: object) -> None:
-        if self._depth == 0 or threading.current_thread() is not threading.main_thread():
+        if self._depth == 0 or current_thread() is not main_thread():
             return
         self._depth -= 1
         if self._depth > 0:
