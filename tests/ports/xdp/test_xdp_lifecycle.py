@@ -267,8 +267,8 @@ def test_a_right_that_is_missing_is_named(rights, said):
 
 def test_a_sink_alone_needs_one_right_only():
     code = (
-        "import sys, wirespeed as ws\nwith ws.port('memory:') as memory, ws.start(memory >> ws.port('xdp:x0')) as run:\n"
-        "    memory.push([bytes.fromhex(sys.argv[1])])\n    input()"
+        "import sys, time, wirespeed as ws\nwith ws.port('memory:') as memory, ws.start(memory >> ws.port('xdp:x0')) as run:\n"
+        "    memory.push([bytes.fromhex(sys.argv[1])])\n    time.sleep(60)"
     )
     rights = "-all,+net_raw,+ipc_lock"
     with laboratory() as lab:
