@@ -1,12 +1,15 @@
 """Throughput: the search against devices whose rate is known, and trials in memory and over a pair of interfaces."""
 
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import wirespeed as ws
 from tests.lab import laboratory
-from wirespeed.apps.throughput import Bench, Throughput, Trial, line_pps, search, throughput
+from wirespeed.apps.throughput import Throughput, line_pps, nothing, search, throughput
+from wirespeed.apps.trial import Bench, SenderDropped, Trial
 from wirespeed.errors import GraphError, PortError
 from wirespeed.ports.options import Rate
 
@@ -116,14 +119,49 @@ def test_what_lets_nothing_through_is_told():
 @pytest.mark.parametrize(
     "how, message",
     [
-        ({"sizes": [59]}, "frame size must be 60 to 65536, got 59"),
-        ({"tolerance": 1.0}, "parts of 1"),
-        ({"resolution": 0.0}, "parts of 1"),
+        ({"sizes": [63]}, "frame size must be 64 to 65536, got 63: headers"),
+        ({"sizes": [64, 65537]}, "frame size must be 64 to 65536, got 65537"),
+        ({"tolerance": 1.0}, "tolerance must be a part of 1, from 0 on, got 1.0"),
+        ({"resolution": 0.0}, "resolution must be a part of 1, more than 0, got 0.0"),
     ],
 )
 def test_what_cannot_work_is_said(how, message):
     with pytest.raises(GraphError, match=message):
         next(throughput(Bench(None, None, [onward]), **how))
+
+
+def test_headers_that_take_more_make_the_least_size_larger():
+    assert [Bench(None, None, [], packets=p).least() for p in ("", "vlan=5", "src=fe80::1,dst=fe80::2")] == [64, 68, 84]
+    with pytest.raises(GraphError, match="frame size must be 68 to 65536, got 64"):
+        next(throughput(Bench(None, None, [onward], packets="vlan=5"), sizes=[64]))
+
+
+@pytest.mark.parametrize("word", ["pcap:{}/in.pcap", "memory:", "null:", "checker:", "generator:"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_port_that_leads_to_no_device_is_refused_before_anything_is_opened(word, place, tmp_path):
+    (tmp_path / "in.pcap").write_bytes(b"what the user has")
+    ends = [ws.port("packet:nowhere0"), ws.port("packet:nowhere1")]
+    ends[place] = ws.port(word.format(tmp_path))
+    with pytest.raises(GraphError, match="wanted ports that lead to a device and back, such as packet:tx0 packet:rx0"):
+        Bench(*ends)
+    assert (tmp_path / "in.pcap").read_bytes() == b"what the user has"
+
+
+def test_one_port_alone_is_refused():
+    with pytest.raises(GraphError, match="got one port, wanted two"):
+        Bench(ws.port("packet:nowhere0"), None)
+
+
+def test_packets_that_come_back_damaged_are_told_from_those_that_do_not_come():
+    @ws.function
+    def damage(pkt):
+        pkt.payload[11] = pkt.payload[11] ^ 1
+        return ws.FORWARD
+
+    with pytest.raises(PortError, match=r"none of .* came back whole: [1-9].* came with a damaged trailer, 0 without"):
+        list(throughput(Bench(None, None, [damage], seconds=0.05), sizes=[64]))
+    assert "997 without one" in nothing(Trial(64, None, 1e6, 1000, 0, foreign=997))
+    assert "does what is tried forward them" in nothing(Trial(64, None, 1e6, 1000, 0, foreign=2))
 
 
 def test_a_pair_of_interfaces_is_tried_by_sender_and_receiver():
@@ -136,3 +174,47 @@ def test_a_pair_of_interfaces_is_tried_by_sender_and_receiver():
         assert one.trials[0].sent == 1500
         assert one.best is None or one.best.received == one.best.sent
         assert one.trials[0].received > 0 and one.trials[0].corrupt == 0
+
+
+def between(lab, seconds=0.3):
+    """A bench over a pair of interfaces, x0 and y0."""
+    lab.veth("a/x0", "b/y0")
+    ends = [ws.port(f"packet:{name},netns={lab.space(space)}") for space, name in (("a", "x0"), ("b", "y0"))]
+    return Bench(*ends, seconds=seconds)
+
+
+def test_frames_that_the_senders_interface_does_not_carry_are_no_loss_of_the_device():
+    trials = []
+    with laboratory() as lab:
+        bench = between(lab)
+        with pytest.raises(SenderDropped) as error:
+            list(throughput(bench, sizes=[128, 1600], most=Rate(5000, "pps"), progress=trials.append))
+        assert "packet:x0 cannot send these packets" in str(error.value)
+        assert "its MTU is 1500, sizes to 1518 fit" in str(error.value)
+        assert error.value.reasons == {"too_long"}
+    assert {trial.size for trial in trials} == {128}  # not one of 1600 bytes counts
+
+
+def test_a_sender_whose_link_is_down_is_told_at_the_first_trial():
+    trials = []
+    with laboratory() as lab:
+        bench = between(lab)
+        lab.ip("a", "link", "set", "x0", "down")
+        with pytest.raises(
+            SenderDropped, match="dropped: The interface was down or not there; set it up first"
+        ) as error:
+            list(throughput(bench, sizes=[128], most=Rate(5000, "pps"), progress=trials.append))
+    assert error.value.reasons == {"link_down"} and trials == []
+
+
+def test_a_link_that_comes_up_a_moment_later_is_waited_for():
+    with laboratory() as lab:
+        bench = between(lab)
+        lab.ip("a", "link", "set", "x0", "down")
+        timer = threading.Timer(0.5, lab.ip, ("a", "link", "set", "x0", "up"))
+        timer.start()
+        try:
+            (one,) = throughput(bench, sizes=[128], most=Rate(1000, "pps"))
+        finally:
+            timer.join()
+    assert one.trials[0].sent == 300 and one.trials[0].received > 0

@@ -102,6 +102,24 @@ def test_what_cannot_be_done_is_told(words: list[str], message: str, capsys: pyt
     assert out == "" and message in err
 
 
+def test_an_expression_that_the_shell_took_apart_is_told_to_be_one_word(
+    capture: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["filter", "tcp", "port", "80"]) == 2
+    assert (
+        capsys.readouterr().err == "wirespeed: the expression must be one word; write wirespeed filter 'tcp port 80'\n"
+    )
+    assert main(["filter", "tcp", "port", "80", str(capture)]) == 2
+    assert f"write wirespeed filter 'tcp port 80' {capture}" in capsys.readouterr().err
+    assert main(["filter"]) == 2
+    assert "got no expression, wanted one such as 'tcp port 80'; see wirespeed filter --help" in capsys.readouterr().err
+
+
+def test_a_long_expression_is_told_to_take_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["filter", "tcp" + " " * 30_000]) == 0
+    assert capsys.readouterr().err == "wirespeed: compiling 30,003 characters takes seconds\n"
+
+
 def test_a_run_filters_at_its_first_port(capture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.pcapng"
     assert main(["run", f"pcap:{capture}", f"pcap:{out}", "--filter", "tcp port 80", "--json"]) == 0

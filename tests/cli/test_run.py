@@ -1,11 +1,15 @@
 """``wirespeed run`` from its words to its report and exit code, on pipes and on a terminal."""
 
+import fcntl
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
 import sys
+import termios
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -77,7 +81,7 @@ def test_seconds_end_a_run_that_has_no_end(capsys: pytest.CaptureFixture[str]) -
     assert report["packets"] > 0 and report["balanced"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interruption_ends_a_run_with_its_report(number: signal.Signals) -> None:
     with Terminal("run", "null:", "null:") as terminal:
         terminal.wait_for("packets/s")
@@ -86,6 +90,52 @@ def test_an_interruption_ends_a_run_with_its_report(number: signal.Signals) -> N
     assert code == 0
     assert "books balanced" in out
     assert "Traceback" not in terminal.shown
+
+
+def test_a_terminal_that_goes_away_ends_a_run_with_its_files_whole_and_its_report_in_a_file(tmp_path: Path) -> None:
+    """The terminal is the process's own, as of a shell over ssh; its other side is closed as when the line is cut."""
+    master, slave = pty.openpty()
+    words = ["run", "generator:rate=10kpps", "pcap:out.pcap"]
+    with open(tmp_path / "report.txt", "w") as report:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "wirespeed", *words], stdin=slave, stdout=report, stderr=slave, cwd=tmp_path,
+            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+        )  # fmt: skip
+    os.close(slave)
+    try:
+        shown = b""
+        while b"packets/s" not in shown:
+            shown += os.read(master, 65536)
+        os.close(master)
+        assert process.wait(PATIENCE_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+    said = (tmp_path / "report.txt").read_text()
+    assert "books balanced" in said
+    (written,) = [line.split()[1] for line in said.splitlines() if line.startswith("pcap:out.pcap  ")]
+    assert len(frames(tmp_path / "out.pcap")) == int(written.replace(",", "")) > 0
+
+
+def test_a_run_that_is_to_outlive_its_terminal_does(tmp_path: Path) -> None:
+    """As nohup has it: the signal is ignored before the run begins."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wirespeed", "run", "null:", "pcap:out.pcap"], stdout=subprocess.PIPE, text=True,
+        cwd=tmp_path, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )  # fmt: skip
+    try:
+        while not (tmp_path / "out.pcap").exists() or (tmp_path / "out.pcap").stat().st_size < 10_000:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.3)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+    assert process.returncode == 0 and "books balanced" in out
 
 
 def test_a_second_interrupt_leaves_even_a_stage_that_hangs(tmp_path: Path) -> None:

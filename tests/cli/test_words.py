@@ -66,7 +66,7 @@ def test_an_element_that_can_end_a_chain_may_come_last(desk: Path) -> None:
 
 
 def test_a_port_whose_target_looks_like_a_function_is_a_port(desk: Path) -> None:
-    assert [element.name for element in build(["memory:x.py", "memory:y.py:z"])] == ["memory:x.py", "memory:y.py:z"]
+    assert [element.name for element in build(["packet:x.py", "packet:y.py:z"])] == ["packet:x.py", "packet:y.py:z"]
 
 
 def test_a_function_named_twice_stands_in_two_places(desk: Path) -> None:
@@ -134,6 +134,11 @@ REFUSED = [
     (["null:", "two.py:", "null:"], "two.py has no function ''; it has left and right"),
     (["null:", "one.py:zebra", "null:"], "one.py has no function 'zebra'; it has one"),
     (["null:zize=1", "null:"], "zize"),
+    (
+        ["null:", "memory:"],
+        "got 'memory:', whose packets a Python program pushes and pulls, and here is none; begin with",
+    ),
+    (["memory:size=1MB", "one.py", "null:"], "got 'memory:size=1MB', whose packets a Python program pushes and pulls"),
 ]
 
 
@@ -160,6 +165,10 @@ OUTPUTS = [
 @pytest.mark.parametrize(("outputs", "message"), OUTPUTS, ids=[" ".join(outputs) for outputs, _ in OUTPUTS])
 def test_outputs_that_lead_nowhere_are_told_in_a_sentence(outputs: list[str], message: str, desk: Path) -> None:
     assert message in refusal(["null:", "one.py", "two.py:left", "null:"], outputs)
+
+
+def test_an_output_that_nobody_pulls_is_refused(desk: Path) -> None:
+    assert "whose packets a Python program pushes" in refusal(["null:", "one.py", "null:"], ["1=memory:"])
 
 
 def test_an_output_without_a_function_is_refused(desk: Path) -> None:
@@ -234,16 +243,16 @@ def names_of(chain: Chain) -> set[tuple[str, str]]:
 
 def test_both_ways_are_two_chains_over_the_same_ports_with_functions_of_their_own(desk: Path) -> None:
     (desk / "x.py").write_text(f"{FILE}\nf = Named('f')\ng = Named('g')\n")
-    there, back = build_all(["memory:a", "x.py:f", "x.py:g", "memory:b"], both=True)
-    assert names_of(there) == {("memory:a", "f"), ("f", "g"), ("g", "memory:b")}
-    assert names_of(back) == {("memory:b", "f"), ("f", "g"), ("g", "memory:a")}
+    there, back = build_all(["packet:a", "x.py:f", "x.py:g", "packet:b"], both=True)
+    assert names_of(there) == {("packet:a", "f"), ("f", "g"), ("g", "packet:b")}
+    assert names_of(back) == {("packet:b", "f"), ("f", "g"), ("g", "packet:a")}
     assert there.first is back.last and there.last is back.first
     assert not {e for e in there if e.name in "fg"} & {e for e in back if e.name in "fg"}
 
 
 def test_further_outputs_are_the_same_both_ways(desk: Path) -> None:
     (desk / "x.py").write_text(f"{FILE}\nf = Named('f')\n")
-    there, back = build_all(["memory:a", "x.py", "memory:b"], ["1=null:", "2=memory:a"], both=True)
+    there, back = build_all(["packet:a", "x.py", "packet:b"], ["1=null:", "2=packet:a"], both=True)
     outputs = [
         {number: target for source, number, target in chain.links if source.name == "f"} for chain in (there, back)
     ]
@@ -253,14 +262,14 @@ def test_further_outputs_are_the_same_both_ways(desk: Path) -> None:
 
 def test_and_stands_between_chains_and_equal_words_are_one_port(desk: Path) -> None:
     (desk / "x.py").write_text(f"{FILE}\nup = Named('up')\ndown = Named('down')\n")
-    one, two = build_all(["memory:a", "x.py:up", "memory:b", "and", "memory:b", "x.py:down", "memory:a"])
-    assert names_of(one) == {("memory:a", "up"), ("up", "memory:b")}
-    assert names_of(two) == {("memory:b", "down"), ("down", "memory:a")}
+    one, two = build_all(["packet:a", "x.py:up", "packet:b", "and", "packet:b", "x.py:down", "packet:a"])
+    assert names_of(one) == {("packet:a", "up"), ("up", "packet:b")}
+    assert names_of(two) == {("packet:b", "down"), ("down", "packet:a")}
     assert one.first is two.last and one.last is two.first
 
 
 @pytest.mark.parametrize(("words", "outputs", "both", "message"), [
-    (["memory:a", "memory:a"], [], True, "both ends are memory:a"),
+    (["packet:a", "packet:a"], [], True, "both ends are packet:a"),
     (["pcap:in.pcap", "null:"], [], True, "pcap:in.pcap is not read and written at the same time"),
     (["and", "null:", "null:"], [], False, "stands between two chains"),
     (["null:", "null:", "and"], [], False, "stands between two chains"),

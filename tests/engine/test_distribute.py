@@ -445,6 +445,10 @@ def test_one_description_runs_twice_at_the_same_time():
     [
         (lambda: ws.distribute(lambda pkt: 0, workers=2), r"decorate it with @wirespeed\.function"),
         (lambda: ws.distribute(ws.port("null:"), workers=2), "null: is a port"),
+        (lambda: ws.distribute(ws.segment(), workers=2), "segment makes packets of others or holds them back"),
+        (lambda: ws.distribute(ws.fragment(576), workers=2), "put it before or behind: fragment >> distribute"),
+        (lambda: ws.distribute(ws.coalesce() >> ws.segment(), workers=2), "coalesce makes packets of others"),
+        (lambda: ws.distribute(ws.filter("ip") >> ws.reassemble(), workers=2), "reassemble makes packets of others"),
         (lambda: ws.distribute(workers=0), "workers"),
         (lambda: ws.distribute(workers=257), "workers must be 1 to 256, got 257"),
         (lambda: ws.distribute(workers=2, burst=32), "burst must be 1 to 31"),

@@ -34,6 +34,7 @@ from wirespeed.engine.transform.datagram import MOST_FRAGMENTS
 from wirespeed.engine.transform.reassemble import State
 from wirespeed.net.flow import five_tuple
 from wirespeed.net.hashing import flow_hash, symmetric_hash
+from wirespeed.ports.memory import MemoryPort
 
 V4 = {"src": "10.0.0.1", "dst": "10.0.0.2"}
 V6 = {"src": "fd00::1", "dst": "fd00::2"}
@@ -318,9 +319,74 @@ def test_more_fragments_than_are_kept_end_their_datagram(bench):
     for i in range(MOST_FRAGMENTS):
         assert bench.frames(piece(8 * i, 8, True)) == []
     assert bench.head.held == MOST_FRAGMENTS
-    assert bench.frames(piece(8 * MOST_FRAGMENTS, 8, False)) == []
-    assert bench.drops() == {"too_many": MOST_FRAGMENTS + 1}
+    for i in range(MOST_FRAGMENTS, MOST_FRAGMENTS + 40):
+        assert bench.frames(piece(8 * i, 8, True)) == []
+    assert bench.frames(piece(8 * MOST_FRAGMENTS + 320, 8, False)) == []
+    assert bench.drops() == {"too_many": MOST_FRAGMENTS + 41}, "what comes later is told under the same reason"
     assert bench.head.held == 0
+
+
+def least_fragments(ip: IP | IPv6, mtu: int, seed: int | None = None) -> tuple[list[bytes], bytes]:
+    """The longest datagram there is as fragments for a small MTU, in a random order with a seed; and itself."""
+    head = len(bytes(ip)) if isinstance(ip, IP) else 0
+    frame = bytes(ETHER / ip / UDP(sport=1, dport=2) / Raw(payload(65_535 - 8 - head)))
+    with MemoryPort(size="8MB") as memory:
+        memory.push([frame])
+        memory.close_input()
+        ws.run(memory >> ws.fragment(mtu) >> memory)
+        parts = [bytes(p) for p in memory.pull()]
+    if seed is not None:
+        random.Random(seed).shuffle(parts)
+    return parts, frame
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+@pytest.mark.parametrize(
+    "ip, mtu, pieces", [(IP(**V4, id=9), 68, 1365), (IPv6(**V6), 80, 2048), (IP(**V4, id=9), 1500, 45)]
+)
+def test_the_longest_datagram_in_the_shortest_fragments_that_are_made_is_whole_again(bench, ip, mtu, pieces, seed):
+    parts, frame = least_fragments(ip, mtu, seed)
+    assert len(parts) == pieces
+    if seed is None:
+        parts.reverse()
+    assert [found for part in parts for found in bench.frames(part)] == [frame]
+    assert bench.drops() == {}
+    assert (bench.head.held, bench.inside.segments) == (0, 0)
+
+
+@given(st.integers(0, 2**32))
+def test_what_a_fragment_is_to_others_is_what_a_plain_model_says(seed):
+    generator = random.Random(seed)
+    with Bench(ws.reassemble()) as bench:
+        held: set[tuple[int, int, bool]] = set()
+        counts = {"duplicate": 0, "overlap": 0}
+        for _ in range(60):
+            begin = 8 * generator.randrange(200)
+            size = 8 * generator.choice([1, 2, 3, 8, 60, 64, 65, 130])
+            more = generator.random() < 0.9
+            size -= 0 if more else generator.randrange(8)
+            one = (begin, begin + size, more)
+            whole = bench.frames(piece(begin, size, more))
+            last = next((end for _, end, more in held if not more), None)
+            beyond = max((end for _, end, _ in held), default=0)
+            if one in held:
+                counts["duplicate"] += 1
+            elif (
+                any(begin < end and start < begin + size for start, end, _ in held)
+                or (last is not None and (begin + size > last or (begin + size == last) == more))
+                or (not more and beyond > begin + size)
+            ):
+                counts["overlap"] = len(held) + 1
+                assert whole == []
+                break
+            else:
+                held.add(one)
+                done = not more or last is not None
+                if done and sum(end - start for start, end, _ in held) == (begin + size if not more else last):
+                    assert len(whole) == 1
+                    break
+            assert whole == []
+        assert bench.drops() == {name: n for name, n in counts.items() if n}
 
 
 def test_fragments_with_damaged_headers_are_dropped(bench):
@@ -349,10 +415,10 @@ def test_one_source_has_no_more_than_its_share():
     with Bench(ws.reassemble(fragments=64, per_source=8)) as bench:
         for i in range(20):
             bench.frames(piece(0, 8, True, ident=i))
-        assert (bench.head.held, bench.drops()) == (4, {"source_share": 16})  # a datagram counts as one more
+        assert (bench.head.held, bench.drops()) == (8, {"source_share": 12})
         others = [piece(0, 8, True, source=f"10.0.1.{i}") for i in range(4)]
         assert bench.frames(*others, *(piece(8, 8, False, source=f"10.0.1.{i}") for i in range(4))) != []
-        assert bench.drops() == {"source_share": 16}
+        assert bench.drops() == {"source_share": 12}
 
 
 def test_when_all_is_used_the_oldest_datagram_makes_room():
@@ -373,6 +439,24 @@ def test_a_datagram_that_needs_more_than_there_is_gets_nothing_of_its_own_evicte
             assert bench.frames(piece(8 * i, 8, True)) == []
         assert bench.drops() == {"evicted": 4}
         assert bench.head.held == 4
+
+
+@pytest.mark.parametrize("how", [{"fragments": 2}, {"per_source": 2}, {"fragments": 2, "per_source": 2}])
+def test_with_the_least_that_is_accepted_two_fragments_go_together(how):
+    with Bench(ws.reassemble(**how)) as bench:
+        for i in range(20):
+            assert len(bench.frames(piece(0, 8, True, ident=i), piece(8, 8, False, ident=i))) == 1
+        assert bench.drops() == {}
+
+
+def test_a_source_whose_datagrams_were_all_rejected_has_a_share_too():
+    with Bench(ws.reassemble(fragments=64, per_source=8)) as bench:
+        for i in range(20):
+            bench.frames(piece(0, 8, True, ident=i), piece(0, 16, True, ident=i))
+        # Seven of them and the first fragment of one more are its share.
+        assert (bench.inside.table.length, bench.head.held) == (8, 1)
+        assert bench.drops() == {"overlap": 14, "source_share": 25}
+        assert len(bench.frames(*(piece(i, 8, i == 0, source="10.0.9.9") for i in (0, 8)))) == 1
 
 
 def test_sources_counts_return_to_zero():

@@ -107,6 +107,15 @@ def test_one_that_must_not_be_fragmented_is_dropped_with_that_reason():
     assert report.stage("fragment").drops == {"needs_fragment": 1}
 
 
+def test_a_frame_that_a_capture_cut_is_dropped_with_that_reason():
+    whole = bytes(ETHER / IP(**V4) / UDP() / Raw(payload(3000)))
+    long6 = bytes(ETHER / IPv6(**V6) / UDP() / Raw(payload(3000)))
+    broken = bytes(ETHER / IP(**V4, len=19) / UDP() / Raw(payload(3000)))
+    found, report = through([whole[:1000], long6[:1000], broken, whole[:590]], ws.fragment(576))
+    assert found == [whole[:590]]
+    assert report.stage("fragment").drops == {"truncated": 2, "damaged": 1}
+
+
 def test_a_super_frame_becomes_frames_and_those_that_are_too_long_fragments():
     data = payload(4000)
     frame = tcp(data)

@@ -27,8 +27,8 @@ from tests.net.stacks import ETHER
 from tests.net.test_segmentation import hold, payload
 from tests.net.workshop import ROOM, Workshop
 from wirespeed.core.packet import PARTIAL, Packet
-from wirespeed.net.fragmentation import fragment
-from wirespeed.net.offload import BAD_OFFLOAD, NEEDS_FRAGMENT, NO_PACKET, TOO_LONG
+from wirespeed.net.fragmentation import DAMAGED, TRUNCATED, fragment
+from wirespeed.net.offload import NEEDS_FRAGMENT, NO_PACKET, TOO_LONG
 from wirespeed.net.segmentation import segment
 
 V4 = {"src": "10.0.0.1", "dst": "10.0.0.2"}
@@ -265,12 +265,12 @@ def test_a_limit_that_leaves_no_room_for_data_is_refused(shop):
 def test_headers_that_are_damaged_are_refused(shop):
     frame = bytes(ETHER / IP(**V4) / UDP() / Raw(bytes(600)))
     refused(shop, frame[:14] + b"\x44" + frame[15:], TOO_LONG)  # no IPv4 header at all
-    refused(shop, frame[:16] + b"\x40\x00" + frame[18:], BAD_OFFLOAD)
-    refused(shop, frame[:16] + b"\x00\x13" + frame[18:], BAD_OFFLOAD)
+    refused(shop, frame[:16] + b"\x40\x00" + frame[18:], TRUNCATED)
+    refused(shop, frame[:16] + b"\x00\x13" + frame[18:], DAMAGED)
     refused(shop, frame[:20] + b"\x1f\xff" + frame[22:], TOO_LONG)  # it goes beyond what a datagram can be
     six = bytes(ETHER / IPv6(**V6) / IPv6ExtHdrHopByHop() / UDP() / Raw(bytes(600)))
-    refused(shop, six[:55] + b"\xff" + six[56:], BAD_OFFLOAD)
-    refused(shop, six[:18] + b"\x40\x00" + six[20:], BAD_OFFLOAD)
+    refused(shop, six[:55] + b"\xff" + six[56:], DAMAGED)
+    refused(shop, six[:18] + b"\x40\x00" + six[20:], TRUNCATED)
 
 
 def test_any_bytes_at_all_are_fragmented_or_refused(shop):

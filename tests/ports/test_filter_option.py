@@ -19,6 +19,7 @@ from wirespeed.core.packet_pool import PacketPool
 from wirespeed.engine.run import run, start
 from wirespeed.errors import GraphError
 from wirespeed.jit import bpf
+from wirespeed.net import filter as pcap_filter
 from wirespeed.ports import port
 from wirespeed.ports.filter import attach, record
 from wirespeed.ports.filter.expression import Filter
@@ -176,6 +177,41 @@ def test_a_bad_expression_is_refused_where_the_port_is_made(expression: str, mar
     at = under.index("^") - (len(shown) - len(shown.lstrip()))
     if marked:
         assert expression[at : at + under.count("^")] == marked
+
+
+def test_a_fault_that_every_link_type_has_is_found_once_and_names_are_resolved_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, compiled = [], []
+    resolve, make = socket.getaddrinfo, pcap_filter.compile
+
+    def getaddrinfo(name: str, *rest: Any, **more: Any) -> Any:
+        asked.append(name)
+        return resolve("10.0.0.1" if name == "db" else "nosuch.invalid", *rest, **more)
+
+    def compile(*words: Any, **options: Any) -> Any:
+        compiled.append(options.get("link", ETHERNET))
+        return make(*words, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(pcap_filter, "compile", compile)
+    with pytest.raises(GraphError, match="unknown host 'web'"):
+        Filter("host web or tcp")
+    assert asked == ["web"] and compiled == [ETHERNET]
+    found = Filter("host db or host db")
+    found.program(RAW)
+    assert asked == ["web", "db"] and compiled == [ETHERNET, ETHERNET, RAW]
+
+
+def test_an_expression_that_takes_seconds_is_told_and_one_that_is_too_long_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert Filter("tcp") and not caplog.records
+    assert Filter("tcp" + " " * 30_000)
+    assert "30,003 characters: it will take seconds to compile" in caplog.text
+    hosts = " or ".join(f"host 10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(5600))
+    with pytest.raises(GraphError, match=r"may have 65,536 steps, got 67,\d{3}; name networks instead"):
+        Filter(hosts)
 
 
 def test_odd_values_and_second_filters_are_refused() -> None:

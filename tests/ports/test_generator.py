@@ -560,6 +560,16 @@ def test_a_frame_too_large_for_the_pool_is_said_when_the_run_starts(size, room, 
         Driver(port(f"generator:size={size}").open("source", 1), pool=small)
 
 
+def test_case_13_a_pool_with_fewer_packets_than_a_burst_gives_what_it_has():
+    word = "generator:flows=7"
+    with PacketPool(100) as large, driver(port(word), pool=large) as one:
+        wanted = [p.data for p in one.receive_all(60)][:40]
+    with PacketPool(20) as small, driver(port(word), pool=small) as one:
+        found = [[p.data for p in one.receive()] for _ in range(4)]
+    assert [len(frames) for frames in found] == [16, 16, 16, 16]
+    assert [data for frames in found for data in frames][:40] == wanted
+
+
 def test_a_vary_option_reads_alike_as_text_and_as_a_mapping():
     text = "ipv4.src=count:10.0.0.1-10.0.0.254,udp.sport=random:1024-65535"
     expected = {"ipv4.src": "count:10.0.0.1-10.0.0.254", "udp.sport": "random:1024-65535"}

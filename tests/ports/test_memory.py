@@ -436,6 +436,69 @@ def test_a_closed_port_is_empty_and_usable_again(memory, pool):
     assert memory.pull() == []
 
 
+def test_a_port_that_a_run_uses_is_not_closed_and_the_run_goes_on():
+    frames = numbered(20)
+    with port("memory:in") as into, port("memory:out") as out:
+        with start(into >> out) as running:
+            for one in (into, out):
+                with pytest.raises(GraphError, match=f"a run still uses {one.name}; stop it"):
+                    one.close()
+            into.push(frames)
+            into.close_input()
+            assert running.wait(60)
+        assert [p.data for p in out] == frames
+        assert running.report().balanced
+
+
+def test_an_error_in_the_port_s_with_is_told_and_a_run_that_still_uses_it_ends_well():
+    with pytest.raises(RuntimeError, match="the user's own"), port("memory:in") as into, port("memory:out") as out:
+        running = start(into >> out)
+        into.push(numbered(5))
+        assert len(out.pull(timeout=60)) > 0
+        raise RuntimeError("the user's own")
+    assert running.alive
+    running.stop()
+    assert running.wait(60)
+    report = running.report()
+    assert (report.balanced, report.notes, report.errors) == (True, (), ())
+
+
+def test_a_port_s_memory_is_given_back_when_it_is_closed_even_where_its_run_is_kept():
+    with port("memory:in") as into, port("memory:out") as out:
+        into.close_input()
+        running = start(into >> out)
+        assert running.wait(60)
+        rings = [into._queue("source"), out._queue("sink")]
+    assert [ring.fd for ring in rings] == [-1, -1]
+    assert running.report().balanced
+
+
+def test_a_thread_that_waits_in_a_port_is_told_when_another_one_closes_it():
+    full = numbered(9, 32)
+    memory = MemoryPort(size=256)
+    said, waiting = [], [threading.Event(), threading.Event()]
+
+    def wait(number, act):
+        waiting[number].set()
+        try:
+            act()
+        except GraphError as error:
+            said.append(str(error))
+
+    threads = [
+        threading.Thread(target=wait, args=(0, lambda: memory.push(full, timeout=None))),
+        threading.Thread(target=wait, args=(1, lambda: memory.pull(timeout=None))),
+    ]
+    for thread, begun in zip(threads, waiting, strict=True):
+        thread.start()
+        begun.wait()
+    time.sleep(0.05)  # so that they are most likely in their wait; what is asserted holds wherever they are
+    while any(thread.is_alive() for thread in threads):
+        memory.close()
+        time.sleep(0.001)
+    assert said == ["memory: was closed by another thread meanwhile; end those that wait in it first"] * 2
+
+
 @pytest.mark.parametrize("size", ["100", "0", "lots", "1e15"])
 def test_a_size_out_of_range_is_refused(size):
     with pytest.raises(GraphError, match=f"memory option size: got '{size}', wanted a number of bytes"):

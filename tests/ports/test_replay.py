@@ -143,7 +143,22 @@ def test_a_gap_between_passes_is_waited_for_each_time(path, pool):
         assert came == [(0, 0), (1, 1), (9, 0), (10, 1), (18, 0), (19, 1)]
 
 
-def test_a_file_with_more_packets_than_buffers_is_streamed_again_and_again(path):
+def test_a_gap_between_passes_is_waited_for_where_nothing_else_is(path, pool):
+    with opened(path, pool, capture([0, 1]), loop=3, loop_gap="8s") as source:
+        feed = Feed.at(source.part.feed)
+        came = []
+        for _ in range(3):
+            for _ in range(5):
+                came += [p.data[1] for p in source.receive()]
+            came.append(source.head.done or source.head.due_ns > 0)
+            if feed.resume:
+                assert feed.resume > source.head.due_ns > feed.resume - 8 * 10**9, "it sleeps until then"
+                feed.resume -= 8 * 10**9
+        assert came == [0, 1, True, 0, 1, True, 0, 1, True]
+        assert source.head.done
+
+
+def test_case_13_a_file_with_more_packets_than_buffers_is_streamed_again_and_again(path):
     """DPDK bug 595: no buffer was left, and it stopped silently."""
     frames = [i.to_bytes(2, "big") * 32 for i in range(4096)]
     path.write_bytes(files.pcap_header() + b"".join(files.pcap_record(f, 5, i) for i, f in enumerate(frames)))
@@ -202,6 +217,12 @@ def test_a_rate_of_a_line_counts_what_ethernet_puts_round_a_frame(path, pool):
         ("pcap:in.pcap,speed=2,gap_max=long", "wanted a time"),
         ("pcap:in.pcap,rate=1kpps,overhead=much", "wire or a whole number from 0 to 1024"),
         ("pcap:in.pcap,rate=1kpps,speed=2", "wanted one of them"),
+        ("pcap:in.pcap,loop_gap=1s", "got loop_gap without loop"),
+        ("pcap:in.pcap,overhead=wire", "got overhead and no rate"),
+        ("pcap:in.pcap,overhead=wire,rate=1kpps", "got overhead and rate=1kpps"),
+        ("pcap:in.pcap,overhead=wire,speed=2", "got overhead and no rate"),
+        ("generator:overhead=24", "got overhead and no rate"),
+        ("generator:overhead=wire,rate=1kpps", "wanted a rate in bits"),
         ("generator:overhead=-1", "wire or a whole number from 0 to 1024"),
     ],
 )

@@ -6,7 +6,7 @@ or rich, and a command imports them when it runs, so that every ``--help`` answe
 Exit codes: 0 when the command did what was asked (a run that Ctrl-C or SIGTERM ended has done so, as with tcpdump);
 1 when a run's books do not balance, or ``doctor`` found something in the way; 2 when the command could not do it: one
 sentence on standard error says why, after Python's traceback with ``WIRESPEED_TRACE=1``; 130 when Ctrl-C came before a
-run had begun, or a second time.
+run had begun, or a second time; or when a signal broke off the search of ``throughput``.
 """
 
 import importlib

@@ -1,6 +1,9 @@
 """``wirespeed filter``: what an expression is compiled to, or how many packets of captures it matches."""
 
+import itertools
 import json
+import os
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -33,9 +36,12 @@ examples:
 
 def configure(parser: Parser) -> None:
     """Declare the words and options."""
+    parser.usage = "wirespeed filter [options] EXPR [FILE ...]"
     parser.epilog = EPILOG
     parser.formatter_class = Parser.Verbatim
-    parser.add_argument("expression", metavar="EXPR", help="an expression of the pcap-filter language, as one word")
+    parser.add_argument(
+        "expression", nargs="?", metavar="EXPR", help="an expression of the pcap-filter language, as one word"
+    )
     parser.add_argument("files", nargs="*", metavar="FILE", help="count the packets that match in these captures")
     parser.add_argument("--link", metavar="NAME", help="link type of the frames: EN10MB (Ethernet), RAW, or a number")
     parser.add_argument("--format", choices=FORMATS, default="listing", help="how it is printed (listing)")
@@ -44,6 +50,9 @@ def configure(parser: Parser) -> None:
 
 def main(arguments: Any) -> int:
     """Print the program, or the counts."""
+    if arguments.expression is None:
+        raise GraphError("got no expression, wanted one such as 'tcp port 80'; see wirespeed filter --help")
+    whole(arguments)
     if arguments.files:
         for option in ("link", "kernel"):
             if getattr(arguments, option):
@@ -54,11 +63,30 @@ def main(arguments: Any) -> int:
             print(line)
         return 0
     from wirespeed.net import filter as pcap_filter
+    from wirespeed.ports.filter.expression import LONG
 
+    if len(arguments.expression) > LONG:
+        print(f"wirespeed: compiling {len(arguments.expression):,} characters takes seconds", file=sys.stderr)
     link = link_of(arguments.link)
     program = pcap_filter.compile(arguments.expression, link=link, in_kernel=arguments.kernel)
     print(written(program, arguments.format))
     return 0
+
+
+def whole(arguments: Any) -> None:
+    """Refuse an expression that the shell has taken apart: ``filter tcp port 80`` instead of ``filter 'tcp port 80'``."""
+    from wirespeed.net.filter import FilterError
+    from wirespeed.net.filter.parser import parse
+
+    apart = list(itertools.takewhile(lambda word: not os.path.exists(word), arguments.files))
+    expression = " ".join([arguments.expression, *apart])
+    if apart:
+        try:
+            parse(expression)
+        except FilterError:
+            return
+        said = shlex.join([expression, *arguments.files[len(apart) :]])
+        raise GraphError(f"the expression must be one word; write wirespeed filter {said}")
 
 
 def link_of(word: str | None) -> int:

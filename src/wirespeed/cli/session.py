@@ -1,7 +1,7 @@
 """One run from the command line: its options, what is shown meanwhile, and its end.
 
 Standard output gets the report, unless packets go there; all that is shown meanwhile goes to standard error.  The
-first Ctrl-C (or SIGTERM) ends the run with its report; the second leaves at once, whatever is on its way.
+first Ctrl-C (or SIGTERM, or SIGHUP) ends the run with its report; the second leaves at once, whatever is on its way.
 """
 
 import logging
@@ -9,14 +9,13 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli.parser import Parser, cores, seconds, whole
 
-LONG_S = 10.0  # after so long, somebody who watches no table is told that something is being compiled
+LONG_S = 2.0  # after so long, somebody who watches no table is told that something is being compiled
 PATIENCE_S = 1.0  # after so long, somebody who waits for a run to stop is told how to leave
 
 if TYPE_CHECKING:
@@ -68,7 +67,8 @@ def conduct(
         print(f"wirespeed: {crowded}", file=sys.stderr)
     with ExitStack() as stack:
         stack.enter_context(second_interrupt_leaves())
-        live = None if arguments.no_live else stack.enter_context(shown(lines=lines, view=view))
+        stack.enter_context(relayed({signal.SIGHUP: signal.SIGTERM}))
+        live = stack.enter_context(shown(lines=lines, view=untold if arguments.no_live else view))
         return run(
             chain,
             *further,
@@ -111,37 +111,92 @@ def second_interrupt_leaves() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def say(text: str) -> None:
-    """Write a line to standard error, past all buffers."""
-    os.write(2, f"\nwirespeed: {text}\n".encode())
+def say(text: str, before: str = "\n") -> None:
+    """Write a line to standard error, past all buffers; ``before`` it, a new one, for there may be a ``^C``."""
+    os.write(2, f"{before}wirespeed: {text}\n".encode())
 
 
 @contextmanager
-def shown(*, lines: bool = False, view: "View | None" = None) -> Iterator["LiveTable | LiveLines | None"]:
+def relayed(signals: dict[signal.Signals, signal.Signals]) -> Iterator[None]:
+    """Within, one signal counts as another: the terminal's going, say, as the end of the run.
+
+    One that is ignored (as by nohup) stays so.  A terminal that has gone takes no text; what is meant for it is then
+    thrown away, so that a report still goes to a file.
+    """
+    terminals = [fd for fd in (1, 2) if os.isatty(fd)]
+
+    def relay(number: int, frame: Any) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for fd in terminals:
+            if not os.isatty(fd):
+                os.dup2(nowhere, fd)
+        os.close(nowhere)
+        signal.raise_signal(signals[signal.Signals(number)])
+
+    found = {number: signal.getsignal(number) for number in signals}
+    before = {number: handler for number, handler in found.items() if handler not in (signal.SIG_IGN, None)}
+    for number in before:
+        signal.signal(number, relay)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def shown(*, lines: bool = False, view: "View | None" = None) -> Iterator["LiveTable | LiveLines | Announcement"]:
     """Within, standard error shows what is compiled and, where the view is called, how a run goes."""
     from wirespeed.jit.kernel import on_compile
     from wirespeed.observe import live as usual
 
-    live = (view or usual.view)(lines=lines)
-    on_compile(live.compiling if live is not None else LongCompilation())
-    try:
-        with live or nullcontext():
+    with (view or usual.view)(lines=lines) or Announcement() as live:
+        on_compile(live.compiling)
+        try:
             yield live
-    finally:
-        on_compile(None)
+        finally:
+            on_compile(None)
 
 
-class LongCompilation:
-    """Told what is being compiled, says once that it takes long; a log that nobody asked for stays empty else."""
+def untold(*, lines: bool) -> None:
+    """The view of who wants none."""
+
+
+class Announcement:
+    """Says once that something is being compiled, if it takes long, and then that it is done; a log stays empty else."""
 
     def __init__(self) -> None:
-        self._begin: float | None = None
+        self._timer: threading.Timer | None = None
         self._said = False
+        self._begun = False
 
-    def __call__(self, name: str) -> None:
+    def compiling(self, name: str) -> None:
         """One more kernel is about to be compiled."""
-        now = time.monotonic()
-        self._begin = now if self._begin is None else self._begin
-        if not self._said and now - self._begin > LONG_S:
-            self._said = True
-            say("compiling for this processor, which takes a while; later runs take it from the cache")
+        if self._timer is None and not self._begun:
+            self._timer = threading.Timer(LONG_S, self._say)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _say(self) -> None:
+        self._said = True
+        say("compiling for this processor, once: later runs take it from the cache", before="")
+
+    def __call__(self, running: object = None) -> None:
+        """Something runs, so all that it needs is there."""
+        from wirespeed.jit.kernel import compiled
+
+        self.close()
+        if self._said and not self._begun:
+            say(f"running; {len(compiled())} kernels were compiled", before="")
+        self._begun = True
+
+    def close(self) -> None:
+        """Say nothing more of compiling."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def __enter__(self) -> "Announcement":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()

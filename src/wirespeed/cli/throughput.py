@@ -1,15 +1,22 @@
-"""``wirespeed throughput``: the rate at which a device, or a function, loses nothing, for each size of frames."""
+"""``wirespeed throughput``: the rate at which a device, or a function, loses nothing, for each size of frames.
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+A row is printed as soon as it is found.  Ctrl-C (or SIGTERM, or SIGHUP) breaks the search off; what was found stays.
+"""
 
-from wirespeed.cli.parser import Parser, cores, seconds, whole
+import signal
+import sys
+from typing import TYPE_CHECKING, Any, Self
+
+from wirespeed.cli import session
+from wirespeed.cli.parser import Parser, cores, listed, seconds, whole
+from wirespeed.cli.rows import COLUMNS, aligned, always_lost, comma_separated, csv_heading, line_of, row
 from wirespeed.errors import GraphError
 
 if TYPE_CHECKING:
-    from wirespeed.apps.throughput import Bench, Throughput, Trial
+    from collections.abc import Sequence
+
+    from wirespeed.apps.throughput import Throughput
+    from wirespeed.apps.trial import Bench, Trial
     from wirespeed.ports.options import Rate
 
 EPILOG = """
@@ -19,13 +26,15 @@ words:
   file.py:name               one of several
 
 With two ports, packets leave by the first one and are expected back at the second one: what lies between is measured.
+They are ports that lead somewhere: packet:, xdp:, tap:. To send a capture at a rate, `wirespeed run pcap:in.pcap,rate=...`.
 Functions between the two words are run on what comes back, before it is checked. With functions alone, they are
 measured themselves, in memory.
 
 Each trial sends for --seconds (RFC 2544 wants 60) at one rate; the rate is halved towards the highest one that loses
 no more than --tolerance. Sizes are those of frames with their check sequence; the packets are 4 bytes shorter in
 memory, and carry a number and a time in their last 18 bytes, so their latency is known as well. The column limit says
-what kept the rate from being higher: the device, the sender, or --max-rate.
+what kept the rate from being higher: the device, the sender, or --max-rate. Rows are printed as they are found; Ctrl-C
+ends the search. A rate of 0 means that packets were lost at every rate; the loss is then that at the lowest one.
 
 examples:
   wirespeed throughput packet:tx0 packet:rx0
@@ -33,7 +42,6 @@ examples:
   wirespeed throughput packet:tx0 packet:rx0 --packets eth_dst=02:00:00:00:00:09,dst=10.0.2.1,flows=100 --json
   wirespeed throughput one_hop.py
 """
-HEADINGS = ("size", "Mpps", "Gbps", "line", "loss", "limit", "trials", "lat. min", "p50", "p99", "p99.9", "max")
 
 
 def configure(parser: Parser) -> None:
@@ -56,7 +64,7 @@ def configure(parser: Parser) -> None:
 
 
 def main(arguments: Any) -> int:
-    """Find the throughput for each size, showing the trials meanwhile, and print the table."""
+    """Find the throughput for each size, showing the trials meanwhile, and print each row when it is found."""
     from wirespeed.apps.throughput import SIZES, throughput
 
     if arguments.json and arguments.csv:
@@ -67,25 +75,113 @@ def main(arguments: Any) -> int:
     if line is None and most is not None and most.unit == "bps":
         line = most
     sizes = sizes_of(arguments.sizes) if arguments.sizes else SIZES
-    found = []
-    with shown() as show:
+    tried = bench(arguments)
+    with (
+        session.second_interrupt_leaves(),
+        session.relayed({signal.SIGTERM: signal.SIGINT, signal.SIGHUP: signal.SIGINT}),
+        Search(sizes, arguments) as search,
+    ):
         for one in throughput(
-            bench(arguments),
+            tried,
             sizes=sizes,
             tolerance=arguments.tolerance,
             resolution=arguments.resolution,
             most=most,
             line_bps=None if line is None else float(line.value),
-            progress=show,
+            progress=search.tried,
         ):
-            found.append(one)
-    print(told(found, arguments))
+            search.found(one)
     return 0
+
+
+class Search:
+    """What is told of a search: a terminal's standard error shows the latest trial, standard output gets the results.
+
+    Leaving its ``with`` tells what was left to tell: of JSON everything, and where a search was broken off.
+    """
+
+    def __init__(self, sizes: "Sequence[int]", arguments: Any) -> None:
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        drawn = console.is_terminal and not console.is_dumb_terminal
+        self._status = console.status("first trial") if drawn else None
+        self._announcement = session.Announcement()
+        self._sizes = sizes
+        self._arguments = arguments
+        self._results: list[Throughput] = []
+        self._trials: list[Trial] = []  # of the size at hand
+
+    def tried(self, trial: "Trial") -> None:
+        """One more trial was made."""
+        self._trials.append(trial)
+        self._announcement()
+        if self._status:
+            self._status.update(line_of(trial))
+
+    def found(self, one: "Throughput") -> None:
+        """One more size is done."""
+        self._trials.clear()
+        self._results.append(one)
+        if self._arguments.csv:
+            self._print([*([",".join(csv_heading())] if len(self._results) == 1 else []), comma_separated(one)])
+        elif not self._arguments.json:
+            self._print([*([aligned(COLUMNS)] if len(self._results) == 1 else []), aligned(row(one))])
+        if one.best is None:
+            self._print([always_lost(one)], sys.stderr)
+
+    def _print(self, lines: list[str], file: Any = None) -> None:
+        # A status that is shown takes what is printed to where it is itself.
+        if self._status:
+            self._status.stop()
+        print(*lines, sep="\n", file=file, flush=True)
+        if self._status:
+            self._status.start()
+
+    def _compiling(self, name: str) -> None:
+        if self._status and not self._trials:
+            self._status.update(f"compiling {name} (kept for later runs)")
+        elif not self._status:
+            self._announcement.compiling(name)
+
+    def __enter__(self) -> Self:
+        from wirespeed.jit.kernel import on_compile
+
+        on_compile(self._compiling)
+        if self._status:
+            self._status.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
+        import json
+
+        from wirespeed.jit.kernel import on_compile
+
+        on_compile(None)
+        self._announcement.close()
+        if self._status:
+            self._status.stop()
+        if self._arguments.json and (self._results or kind is None or kind is KeyboardInterrupt):
+            print(json.dumps([one.to_dict() for one in self._results]), flush=True)
+        if kind is KeyboardInterrupt:
+            session.say(self._broken_off())
+
+    def _broken_off(self) -> str:
+        """Where a search ended before its end, and what it had found of the size at hand."""
+        from wirespeed.observe.live import si
+
+        size = self._sizes[min(len(self._results), len(self._sizes) - 1)]
+        said = f"broken off while {size} bytes were tried, after {len(self._trials)} trials"
+        lossless = [t.offered_pps for t in self._trials if t.loss <= self._arguments.tolerance]
+        if lossless:
+            said += f", of which {si(max(lossless))}pps was the fastest that lost no more than is tolerated"
+        left = [str(size) for size in self._sizes[len(self._results) + 1 :]]
+        return said + (f"; {listed(left)} were not tried" if left else "")
 
 
 def bench(arguments: Any) -> "Bench":
     """What the words name."""
-    from wirespeed.apps.throughput import Bench
+    from wirespeed.apps.trial import Bench
     from wirespeed.cli.words import function_of, port_of
     from wirespeed.ports import KINDS
 
@@ -133,61 +229,3 @@ def sizes_of(text: str) -> list[int]:
     if not all(word.isdecimal() and len(word) < 6 for word in words):
         raise GraphError(f"option --sizes: got {text!r}, wanted sizes such as 64,512,1518")
     return [int(word) for word in words]
-
-
-@contextmanager
-def shown() -> Iterator["Callable[[Trial], None] | None"]:
-    """Within, a terminal's standard error shows the latest trial."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal or console.is_dumb_terminal:
-        yield None
-        return
-    with console.status("first trial") as status:
-        yield lambda trial: status.update(line_of(trial))
-
-
-def line_of(trial: "Trial") -> str:
-    """A trial in one line."""
-    from wirespeed.observe.live import si
-
-    verdict = "no loss" if not trial.lost else f"lost {trial.lost:,} of {trial.sent:,} ({trial.loss:.2%})"
-    return f"{trial.size} bytes at {si(trial.offered_pps)}pps: {verdict}, latency {trial.latency.summary()}"
-
-
-def told(found: "list[Throughput]", arguments: Any) -> str:
-    """The results as a table, as JSON or as comma-separated values."""
-    if arguments.json:
-        return json.dumps([one.to_dict() for one in found])
-    if arguments.csv:
-        return comma_separated(found)
-    rows = [HEADINGS, *(row(one) for one in found)]
-    widths = [max(len(line[i]) for line in rows) for i in range(len(HEADINGS))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in rows)
-
-
-def row(one: "Throughput") -> tuple[str, ...]:
-    """A result as a row of the table."""
-    from wirespeed.ports.checker.histogram import duration
-
-    line = "-" if one.line is None else f"{one.line:.1%}"
-    first = (str(one.size), f"{one.pps / 1e6:.3f}", f"{one.bps / 1e9:.3f}", line)
-    if one.best is None:
-        return (*first, "-", one.limit, str(len(one.trials)), *("-",) * 5)
-    times = one.best.latency
-    shown = (times.minimum, times.p50, times.p99, times.p999, times.maximum)
-    return (*first, f"{one.best.loss:.3%}", one.limit, str(len(one.trials)), *(duration(t) for t in shown))
-
-
-def comma_separated(found: "list[Throughput]") -> str:
-    """A line of names and one for each result; times in nanoseconds."""
-    names = ("size", "pps", "bps", "line", "limit", "sent", "received", "reordered", "duplicates", "jitter_ns")
-    times = ("min", "mean", "p50", "p90", "p99", "p99.9", "max")
-    lines = [",".join([*names, *(f"latency_{name}_ns" for name in times)])]
-    for one in found:
-        plain = one.to_dict()
-        latency = plain.get("latency_ns", {})
-        values = [plain.get(name) for name in names] + [latency.get(name) for name in times]
-        lines.append(",".join("" if value is None else str(value) for value in values))
-    return "\n".join(lines)

@@ -1,11 +1,27 @@
 """``wirespeed warm``: every kernel of the main path compiled into the cache, each with its seconds and its size."""
 
+import gzip
+import importlib
+import inspect
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from wirespeed.cli import session
 from wirespeed.cli.parser import Parser
+
+# Kernels of live ports that Python calls with addresses and numbers: to rehearse them would need rights and interfaces.
+# The cache keeps a kernel under what its first caller asks for: the text that ports have it compiled by when they are
+# opened, or, where there is none, the types of whole numbers.
+LIVE: dict[str, dict[str, str | None]] = {
+    "wirespeed.ports.packet.receive": {"abandon": "(int64,)", "unread": "(int64,)"},
+    "wirespeed.ports.packet.rings": {"publish": "(int64, int64)", "used_ring": "(int64,)"},
+    "wirespeed.ports.packet.transmit": {"abandon": "(int64,)"},
+    "wirespeed.ports.tap.receive": {"give_up": "void(int64)"},
+    "wirespeed.ports.tap.transmit": {"abandon": "void(int64)"},
+    "wirespeed.ports.xdp.ring": {"left_over": None, "lend": None, "publish": None},
+    "wirespeed.ports.xdp.transmit": {"write_off": None},
+}
 
 
 def configure(parser: Parser) -> None:
@@ -21,9 +37,11 @@ def main(arguments: Any) -> int:
     functions = [f for path in arguments.files for f in all_functions(path)]
     with session.shown(lines=True):
         compile_stages()
+        compile_live()
         rehearse(functions)
         rehearse_rings()
         rehearse_filters()
+        rehearse_transforms()
         rehearse_distributor()
     print(table())
     print(f"in {cache.root()}")
@@ -40,6 +58,15 @@ def compile_stages() -> None:
         _ = stage.address
 
 
+def compile_live() -> None:
+    """Compile the kernels that live ports call when they begin, end and change."""
+    for module, kernels in LIVE.items():
+        for name, signature in kernels.items():
+            kernel = getattr(importlib.import_module(module), name)
+            arguments = len(inspect.signature(kernel.py_func).parameters)
+            kernel.compile(signature or (kernel.typeof_pyval(0),) * arguments)
+
+
 def rehearse(functions: list[Any]) -> None:
     """Do a little of everything: kernels that Python calls are compiled when it calls them."""
     import wirespeed as ws
@@ -50,10 +77,15 @@ def rehearse(functions: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder, demo_capture() as capture:
         for function in [one_hop, *functions]:
             ws.run(ws.port(f"pcap:{capture}") >> function >> ws.port(f"pcap:{folder}/out.pcap"))
+        packed = Path(folder) / "in.pcap.gz"
+        packed.write_bytes(gzip.compress(capture.read_bytes()))
+        ws.run(ws.port(f"pcap:{packed},loop=2") >> ws.port("null:"))
         one_hop(capture.read_bytes()[40:100], compiled=True)
         ws.count_flows(f"pcap:{capture}")
         ws.read(capture).table()
     memory = MemoryPort()
+    for seconds in (0.0, 0.01):  # the second one waits, as its kernels are there
+        memory.pull(timeout=seconds)
     memory.push([bytes(64)])
     memory.close_input()
     ws.run(ws.port("generator:count=64") >> memory, memory >> ws.port("null:"))
@@ -91,6 +123,15 @@ def rehearse_filters() -> None:
     import wirespeed as ws
 
     ws.run(ws.port("generator:count=64,filter=udp") >> ws.filter("tcp") >> ws.port("null:filter=ip"))
+
+
+def rehearse_transforms() -> None:
+    """Cut and join a little: the ends of these stages have kernels of their own."""
+    import wirespeed as ws
+
+    cut, joined = (ws.segment(), ws.fragment(576)), (ws.reassemble(), ws.coalesce())
+    for there, back in zip(cut, joined):
+        ws.run(ws.port("generator:count=64,size=1000,trailer=yes") >> there >> back >> ws.port("checker:"))
 
 
 def rehearse_distributor() -> None:

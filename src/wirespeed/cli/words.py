@@ -27,6 +27,7 @@ CAPTURE = re.compile(r"\.(pcap|pcapng|cap)(\.(gz|bz2|xz|zst))?$")
 FUNCTION = re.compile(r"(?P<file>.*\.py)(?::(?P<name>[^:]*))?")
 NO_FUNCTION = "has no function decorated with @ws.function"
 AND = "and"
+MEMORY = "memory"  # the kind of port that takes a program at its other side
 OUTPUT = re.compile(r"(?:(?P<name>\w+)\.)?(?P<number>\d{1,4})=(?P<word>.+)")
 
 
@@ -116,12 +117,17 @@ def function_of(word: str) -> Element:
 def port_of(word: str) -> Element:
     """The port that a word names; a word that names none is told from one that is misspelt."""
     kind, colon, target = word.partition(":")
+    if kind == MEMORY and colon:
+        raise GraphError(
+            f"got {word!r}, whose packets a Python program pushes and pulls, and here is none; begin with generator: or "
+            "pcap:in.pcap, end in null: or pcap:out.pcap"
+        )
     if kind in KINDS and colon:
         return port(word)
     if CAPTURE.search(word) and not (colon and did_you_mean(kind, KINDS)):
         raise GraphError(f"got {word!r}, wanted a port; did you mean pcap:{word}?")
     near = did_you_mean(kind, KINDS).removesuffix("?").replace("'", "")
-    hint = f"{near}:{target}?" if near else "; ports begin with " + listed(f"{k}:" for k in KINDS)
+    hint = f"{near}:{target}?" if near else "; ports begin with " + listed(f"{k}:" for k in KINDS if k != MEMORY)
     raise GraphError(f"got {word!r}, which is neither a port nor a file of functions (.py){hint}")
 
 

@@ -4,7 +4,7 @@ A node is an element in a role: a port can be a source and a sink of one graph (
 so there it is two nodes.  Everything else is one node however many arrows reach it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -46,7 +46,7 @@ def build(chains: Iterable[Chain | Element], taps: Mapping[str, Any] | None = No
     Raises :class:`GraphError` for a graph that cannot work.
     """
     nodes: dict[tuple[Element, str], Node] = {}
-    for chain in chains:
+    for chain in _spread(chains):
         if isinstance(chain, Element):
             raise GraphError(
                 f"{chain.name} stands alone; a graph leads from a port to a port: port >> function >> port"
@@ -64,6 +64,16 @@ def build(chains: Iterable[Chain | Element], taps: Mapping[str, Any] | None = No
         found += _tap(found, name, element)
     ordered = _order(found)
     return Graph(tuple(ordered), _group(ordered))
+
+
+def _spread(chains: Iterable[Chain | Element]) -> Iterator[Chain | Element]:
+    """The chains, with those of an element that is a graph by itself, such as a switch, in its place."""
+    for chain in chains:
+        own = getattr(chain, "chains", None)
+        if isinstance(chain, Element) and own is not None:
+            yield from own()
+        else:
+            yield chain
 
 
 def _link(nodes: dict[tuple[Element, str], Node], source: Element, output: int, target: Element) -> None:

@@ -18,10 +18,6 @@ DROP_BOX = 2 * MAX_BURST
 ROLES = {"source": w.SOURCE, "stage": w.STAGE, "sink": w.SINK}
 POLLIN = 1  # include/uapi/asm-generic/poll.h
 
-# struct pollfd: poll(2).
-PollFd = layout("PollFd", [("fd", "i4"), ("events", "i2"), ("revents", "i2")])
-assert PollFd.size == 8
-
 
 class GraphCopy:
     """One worker's copy; ``number`` is the worker's among all of the run, whatever graph they have a copy of.
@@ -60,21 +56,21 @@ class GraphCopy:
         return address
 
     def _place(self, node: Node, part: Part) -> None:
-        site = Site(
-            self.site.arena, self.site.pool, self.site.worker, self.site.workers, self.site.burst, len(node.targets)
-        )
-        if sorted(node.targets) != list(range(len(node.targets))):
-            raise GraphError(f"{node.name} has outputs {sorted(node.targets)}; number them from 0 without a gap")
+        first = getattr(node.element, "FIRST_OUTPUT", 0)  # 1 for a stage that leaves nothing in its burst
+        outputs = first + len(node.targets)
+        site = Site(self.site.arena, self.site.pool, self.site.worker, self.site.workers, self.site.burst, outputs)
+        if sorted(node.targets) != list(range(first, outputs)):
+            raise GraphError(f"{node.name} has outputs {sorted(node.targets)}; number them from {first} without a gap")
         placed = part.place(site)
         self.placements[node] = placed
         self.reasons[node] = self.site.arena.alloc(8 * (len(COMMON_DROPS) + len(placed.drops)))
-        table = self.site.arena.alloc(OUTBOX * max(1, len(node.targets)))
-        for output in range(1, len(node.targets)):
+        table = self.site.arena.alloc(OUTBOX * max(1, outputs))
+        for output in range(1, outputs):
             self.outboxes[node, output] = table + OUTBOX * output
             box = Outbox.at(table + OUTBOX * output)
             box.address, box.capacity = self.site.arena.alloc(8 * BOX), BOX
         head = Head.at(placed.state)
-        head.outboxes, head.outputs = table, len(node.targets)
+        head.outboxes, head.outputs = table, outputs
         head.drops, head.cache = self.drop_box, self.cache
         head.reasons, head.scratch, head.zeros = self.reasons[node], self.scratch, self.zeros
         head.stop = self.address + w.Worker.offset("stop")
@@ -95,10 +91,14 @@ class GraphCopy:
         record.busy = busy
         record.n_sources = sum(node.role == "source" for node in self.graph.nodes)
         fds = [wake, *(fd for p in self.placements.values() for fd in p.fds)]
-        record.fds, record.n_fds = self.site.arena.alloc(PollFd.size * len(fds)), len(fds)
+        record.fds, record.n_fds = self.site.arena.alloc(w.POLLFD * len(fds)), len(fds)
         for i, fd in enumerate(fds):
-            entry = PollFd.at(record.fds + PollFd.size * i)
+            entry = w.PollFd.at(record.fds + w.POLLFD * i)
             entry.fd, entry.events = fd, POLLIN
+        at = record.fds + w.POLLFD
+        for node, placed in self.placements.items():
+            self.record(node).fds, self.record(node).n_fds = at, len(placed.fds)
+            at += w.POLLFD * len(placed.fds)
 
     @property
     def worker(self) -> Any:

@@ -35,6 +35,7 @@ from wirespeed.engine.services import Services
 from wirespeed.engine.snapshot import drain, worker_report
 from wirespeed.engine.worker import work
 from wirespeed.errors import GraphError, PortError, WirespeedError
+from wirespeed.jit.interrupt import deferred
 from wirespeed.jit.libc import wake_promptly
 
 log = logging.getLogger("wirespeed")
@@ -73,7 +74,7 @@ class Running:
                 )
             self._arena = memory.enter_context(Arena(sum(crew.arena_bytes for crew in self._crews), huge=False))
             self._pool = memory.enter_context(PacketPool(pool or self._fitting_pool(), caches=threads))
-            self._place(burst, busy)
+            self._place(min(burst, self._pool.size), busy)
             work.compile("int64(int64)")
             self._undo = undo.pop_all()
         self._copies = [copy for crew in self._crews for copy in crew.copies]
@@ -85,7 +86,13 @@ class Running:
         ]
         self._control = threading.Thread(target=self._run_control, name="wirespeed-control")
         self._begin = time.perf_counter()
-        self._start_threads()
+        try:
+            with deferred:  # raised between two threads' starts, Ctrl-C would leave workers that nobody stops
+                self._start_threads()
+        except KeyboardInterrupt:
+            self.stop()
+            self.wait()
+            raise
 
     def _start_threads(self) -> None:
         """Start all threads or none: where the system has no more of them, those that run are stopped again."""

@@ -10,8 +10,8 @@ nothing), nor are stages that hold packets.  These are else called with ``n = 0`
 full holds back the sources of its group in the same way.
 
 Every 16th round is timed, so that cycles a packet are known at no cost.  An idle worker spins for a moment, then
-sleeps on its file descriptors until there is traffic, a source is due, or a millisecond has passed; while a stage holds
-packets, for a tenth of that, on the stage's bell if it has one.
+sleeps on its file descriptors, but those of sources that are not due yet, until there is traffic, a source is due, or a
+millisecond has passed; while a stage holds packets, for a tenth of that, on the stage's bell if it has one.
 
 Thread rules: the record is written by its worker, except ``stop``, and read by anyone; counters are plain 64-bit
 words.  The worker leaves when ``stop`` is set, or when all sources are done and nothing is on its way.
@@ -27,7 +27,7 @@ from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import address, layout
 from wirespeed.jit.libc import futex_wait, monotonic_ns, sys_poll, sys_sleep
 
-i64, u64, u32 = np.int64, np.uint64, np.uint32
+i16, i64, u64, u32 = np.int16, np.int64, np.uint64, np.uint32
 SOURCE, STAGE, SINK = 0, 1, 2
 BLOCKED, HELD_BACK = 1, 2  # why the sources of a group are not asked: a sink has packets pending, or a stage is full
 SAMPLE = 16  # one round in so many is timed
@@ -53,7 +53,9 @@ Node = layout(
         ("timed", "u8"),  # packets in timed rounds
         (None, 8),
         ("pending", Outbox),  # of a sink: what it refused
-        (None, 16),
+        # filled before the worker starts
+        ("fds", "i8"),  # address of its own in the worker's list, struct pollfd[n_fds]
+        ("n_fds", "i8"),
     ],
     size=128,
 )
@@ -63,6 +65,10 @@ NODE = Node.size
 Edge = layout("Edge", [("box", "i8"), ("target", "i8"), ("packets", "u8"), (None, 8)])
 EDGE = Edge.size
 Word = layout("Word", [("value", "u4")])
+# struct pollfd: poll(2), which passes over one whose number is negative.
+PollFd = layout("PollFd", [("fd", "i4"), ("events", "i2"), ("revents", "i2")])
+POLLFD = PollFd.size
+assert POLLFD == 8
 
 Worker = layout(
     "Worker",
@@ -239,6 +245,7 @@ def retry(w):
 def ask_sources(w, timed):
     """Ask each source that is neither done nor blocked for a burst; return (whether any worked, sources not done)."""
     got, alive = i64(0), i64(0)
+    several = w.n_edges > 0 and w.n_sources > 1
     for number in range(w.n_sources):
         node = Node(w.nodes + NODE * number)
         if Head(node.state).done != 0:
@@ -251,6 +258,8 @@ def ask_sources(w, timed):
             if n == 0 and Head(node.state).due_ns == WORKED:
                 got += 1  # a round that only counted is not an idle one
             hand_along(w, node.next, w.burst, n, timed)
+            if n > 0 and several:  # so that many sources together do not fill an outbox
+                take_edges(w, timed)
     return got, alive
 
 
@@ -278,17 +287,28 @@ def doze(h, timeout):
 
 
 @kernel
+def turn_over(w, now):
+    """Have the descriptors of sources that are not due yet passed over by a poll, or looked at again by the next call."""
+    for number in range(w.n_sources):
+        node = Node(w.nodes + NODE * number)
+        if Head(node.state).due_ns > now or Head(node.state).done != 0:
+            for i in range(node.n_fds):
+                entry = PollFd(node.fds + POLLFD * i)
+                entry.fd = ~entry.fd
+                entry.revents = i16(0)
+
+
+@kernel
 def sleep(w):
     """Sleep until traffic, until a source is due, or for a millisecond; less while a stage holds packets."""
     timeout, bell = i64(SLEEP_NS), i64(0)
     now = monotonic_ns()
-    blocked, paced = False, False
+    blocked = False
     for number in range(w.n_nodes):
         node = Node(w.nodes + NODE * number)
         h = Head(node.state)
         if h.due_ns != 0 and h.done == 0:
             timeout = min(timeout, h.due_ns - now)
-            paced = True
         if node.role == STAGE and h.held > 0:
             timeout = min(timeout, i64(SLEEP_NS // 10))
             if h.bell != 0:
@@ -297,15 +317,15 @@ def sleep(w):
             blocked = True
     if timeout <= 0:
         return
-    # What a source may not give yet, or a sink does not take, is readable all the time and would end the sleep at once.
+    # What a sink does not take, or a source may not give yet, is readable all the time and would end the sleep at once.
     if blocked:
         sys_sleep(min(timeout, i64(SLEEP_NS // 10)))
     elif bell != 0:
         doze(Head(bell), timeout)
-    elif paced:
-        sys_sleep(timeout)
     else:
+        turn_over(w, now)
         sys_poll(w.fds, w.n_fds, timeout)
+        turn_over(w, now)
 
 
 @kernel

@@ -48,6 +48,7 @@ from wirespeed.net.protocol import PROTO_FRAGMENT
 
 u16, u32, i64, u64 = np.uint16, np.uint32, np.int64, np.uint64
 
+TRUNCATED, DAMAGED = -4, -5
 MOST_PLACE = 0xFFF8  # that a fragment can say
 DONT, MORE, PLACE = 0x4000, 0x2000, 0x1FFF  # the word of an IPv4 header that has flags and offset
 COPIED = 0x80  # of an option's type: it is in all fragments
@@ -231,9 +232,11 @@ def fragment(cache, handle, mtu, force, out, room):
     whatever is left to be done to it.  Else nothing was done but for its checksum, and the packet is still the caller's:
 
     * NO_PACKET (0): the pool has too few packets;
-    * BAD_OFFLOAD (-1): its headers are damaged;
+    * BAD_OFFLOAD (-1): its headers do not have what is left to be done;
     * TOO_LONG (-2): it is too long and not IP, no fragment could be so short, or there would be more than ``room``;
-    * NEEDS_FRAGMENT (-3): its IPv4 header forbids it, and ``force`` is not set.
+    * NEEDS_FRAGMENT (-3): its IPv4 header forbids it, and ``force`` is not set;
+    * TRUNCATED (-4): its IP header says more bytes than there are, and nothing is left to be done to it;
+    * DAMAGED (-5): its IP headers are not whole or contradict themselves, and nothing is left to be done to it.
     """
     p, d = Packet(handle), Division(stack(1216))
     sound = divide(handle, d)
@@ -241,8 +244,10 @@ def fragment(cache, handle, mtu, force, out, room):
     if size <= mtu:
         store_i64(out, handle)
         return i64(1)
-    if not sound:
+    if not sound and p.flags & PARTIAL:
         return i64(BAD_OFFLOAD)
+    if not sound:
+        return i64(TRUNCATED) if d.end > i64(p.total) else i64(DAMAGED)
     if d.version == 0:
         return i64(TOO_LONG)
     if d.dont and not force:

@@ -103,6 +103,7 @@ class GeneratorPort(Element):
             )
         if self.rate:
             pacing.check(self.rate)
+        pacing.check_overhead(self.name, self.overhead, self.rate)
         base = _base(values, given)
         self.templates, self.pattern = _templates(base, values)
         self.variations = _variations(self.templates[0], values)

@@ -153,10 +153,12 @@ def _place_checksums(sealing: Any, base: Template) -> int:
 def _long(stream: Stream, site: Site) -> bool:
     """Whether some frame needs more than one buffer.
 
-    Then its headers must be in the first, and all of it in the pool; raises GraphError where that cannot be.
+    Then its headers must be in the first, and all of it in the pool, or in half of it where other workers' caches may
+    have the rest; raises GraphError where that cannot be.
     """
     first = site.pool.room - HEADROOM
-    most = first + (site.pool.size - 1) * site.pool.room
+    reach = site.pool.size if site.workers == 1 else site.pool.size // 2
+    most = first + (reach - 1) * site.pool.room
     found = [made for made in stream.templates if _padded(made) > first]
     for made in found:
         size = len(made.data)

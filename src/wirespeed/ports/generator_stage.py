@@ -5,7 +5,6 @@ import numpy as np
 from wirespeed.core.chain import alloc_length
 from wirespeed.core.chain import copy_in as write_chain
 from wirespeed.core.packet import Packet, data, reset
-from wirespeed.core.pool import alloc_bulk
 from wirespeed.core.stage import Head
 from wirespeed.jit.intrinsics import copy, load_handle, load_i64, load_u16, store_be16, store_i64
 from wirespeed.jit.kernel import kernel, stage
@@ -13,6 +12,7 @@ from wirespeed.jit.layout import layout
 from wirespeed.jit.libc import monotonic_ns, realtime_ns
 from wirespeed.net.checksum import fill_sctp, fold, udp_sent
 from wirespeed.net.trailer import STREAMS, TRAILER, write_trailer
+from wirespeed.ports.grab import grab
 from wirespeed.ports.pacing import Pacer, advance, begin, sleep_until_due
 from wirespeed.ports.varied_field import VariedField, vary
 
@@ -131,8 +131,8 @@ def keep_sums(sums, i, t):
 
 @kernel(inline=True)
 def render(s, burst, n, time):
-    """Copy templates into ``n`` new packets; return n, or 0 when the pool is empty."""
-    n = alloc_bulk(s.head.cache, burst, n)
+    """Copy templates into ``n`` new packets, or as many as the pool has, in halves; return how many."""
+    n = grab(s.head.cache, burst, n)
     templates, pattern, stride, slots = s.templates, s.pattern, s.stride, s.slots
     seal, sums, link = s.seal, s.sums, u16(s.link)
     slot, total = s.slot, i64(0)

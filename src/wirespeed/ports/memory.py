@@ -5,12 +5,14 @@
 (:mod:`wirespeed.ports.frame_ring`) that belong to the port: packets can be pushed before a run and pulled after it.
 A full ring refuses: the graph feels back-pressure, ``push`` returns how many it took.
 
-Thread rule: any thread may push and pull; each end has a lock.
+Thread rules: any thread may push and pull; each end has a lock, under which a ring is touched, but for waiting in it.
+A ring that is let go of while a thread waits in it, or a run uses it, is given back when nobody refers to it any more.
 """
 
+import functools
 import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, ClassVar
@@ -73,29 +75,51 @@ class MemoryPort(Element):
         self._queues: dict[str, FrameQueue] = {}
         self._locks = {"source": Lock(), "sink": Lock()}
         self._runs = {"source": 0, "sink": 0}  # that have it open in this role
+        self._waiting = {"source": 0, "sink": 0}  # threads
         self._written = False  # whether any run had it as a sink
 
     def open(self, role: str, workers: int) -> "MemoryPart":
         """One direction of it, for one run."""
-        queue = self._queue(role)
         with self._locks[role]:
+            queue = self._made(role)
             self._runs[role] += 1
             self._written = self._written or role == "sink"
         return MemoryPart(self, role, queue)
 
-    def _close_run(self, role: str) -> None:
+    def _close_run(self, part: "MemoryPart") -> None:
         """What a run wrote can still be pulled; what it did not read is left to the next one."""
+        role, queue = part.role, part.queue
         with self._locks[role]:
             self._runs[role] -= 1
-            queue = self._queues[role]
-            if role == "source" and not self._runs[role] and queue.closed and not len(queue):
+            part.left = len(queue)
+            if role == "source" and not self._runs[role] and queue.closed and not part.left:
                 queue.closed = False
 
     def _queue(self, role: str) -> FrameQueue:
         with self._locks[role]:
-            if role not in self._queues:
-                self._queues[role] = FrameQueue(self.size)
-            return self._queues[role]
+            return self._made(role)
+
+    def _made(self, role: str) -> FrameQueue:
+        """The ring of a direction, whose lock is held."""
+        if role not in self._queues:
+            self._queues[role] = FrameQueue(self.size)
+        return self._queues[role]
+
+    def _check_open(self, role: str, queue: FrameQueue) -> None:
+        """Raise where a ring, of a direction whose lock is held, is no longer the port's."""
+        if self._queues.get(role) is not queue:
+            raise GraphError(f"{self.name} was closed by another thread meanwhile; end those that wait in it first")
+
+    def _wait(self, role: str, queue: FrameQueue, wait: Callable[[], bool]) -> None:
+        """Wait in a ring, which stays meanwhile."""
+        with self._locks[role]:
+            self._check_open(role, queue)
+            self._waiting[role] += 1
+        try:
+            wait()
+        finally:
+            with self._locks[role]:
+                self._waiting[role] -= 1
 
     def push(self, frames: Iterable[Any], *, time: Any = 0, timeout: float | None = 0.0) -> int:
         """Give packets to the graph that reads here; return how many were taken.
@@ -136,19 +160,20 @@ class MemoryPort(Element):
         done = 0
         while True:
             with self._locks["source"]:
+                self._check_open("source", queue)
                 if queue.closed:
                     raise GraphError(f"{self.name} is closed for input; it opens again when the run that reads it ends")
                 done += queue.push(infos[done:], data[starts[done] :])
             left = deadline - time.monotonic_ns()
             if done == len(lengths) or left <= 0:
                 return done
-            queue.wait_for_room(-(-lengths[done] // UNIT) * UNIT + UNIT, min(left, SLICE_NS))
+            need = -(-lengths[done] // UNIT) * UNIT + UNIT
+            self._wait("source", queue, functools.partial(queue.wait_for_room, need, min(left, SLICE_NS)))
 
     def close_input(self) -> None:
         """Say that no packet follows, so that the run that reads here can end; then packets can be pushed again."""
-        queue = self._queue("source")
         with self._locks["source"]:
-            queue.closed = True
+            self._made("source").closed = True
 
     def pull(self, max: int | None = None, timeout: float | None = 0.0) -> list[Packet]:
         """Up to ``max`` packets that a graph wrote here, in order; all there are when it is None.
@@ -166,11 +191,12 @@ class MemoryPort(Element):
             # Looked at before the ring: whatever was written before the end is then in it.
             ended = self._written and not self._runs["sink"]
             with self._locks["sink"]:
+                self._check_open("sink", queue)
                 infos, data = queue.pull(most)
             left = deadline - time.monotonic_ns()
             if len(infos) or ended or left <= 0 or most <= 0:
                 return _columns(infos, data)
-            queue.wait_for_frame(min(left, SLICE_NS))
+            self._wait("sink", queue, functools.partial(queue.wait_for_frame, min(left, SLICE_NS)))
 
     def __iter__(self) -> Iterator[Packet]:
         """Packets as they come, until the run that writes here has ended and all are pulled."""
@@ -180,20 +206,31 @@ class MemoryPort(Element):
     @property
     def waiting(self) -> int:
         """Packets that can be pulled now."""
-        return len(self._queue("sink"))
+        with self._locks["sink"]:
+            return len(self._made("sink"))
 
     def close(self) -> None:
-        """Give the memory back, and what waits in it up.  No run may use the port any more."""
-        for role in self._locks:
-            with self._locks[role]:
-                if queue := self._queues.pop(role, None):
+        """Give the memory back, and what waits in it up.  Raises :class:`GraphError` while a run uses the port."""
+        with self._locks["source"], self._locks["sink"]:
+            if any(self._runs.values()):
+                raise GraphError(
+                    f"a run still uses {self.name}; stop it, and wait for its end, before the port is closed"
+                )
+            for role, queue in self._queues.items():
+                if not self._waiting[role]:
                     queue.close()
+            self._queues.clear()
 
     def __enter__(self) -> "MemoryPort":
         return self
 
-    def __exit__(self, *exc: Any) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *exc: Any) -> None:
+        try:
+            self.close()
+        except GraphError:
+            if kind is None:
+                raise
+            self._queues.clear()  # there is an error to be told already; the run keeps what it uses to its end
 
 
 def _fit(data: Any, lengths: Any) -> bool:
@@ -231,6 +268,7 @@ class MemoryPart:
         self.port = port
         self.role = role
         self.queue = queue
+        self.left: int | None = None  # packets in the ring at the end of the run, after which it may be gone
 
     def place(self, site: Site) -> Placement:
         """This worker's state, which points to the shared ring."""
@@ -242,8 +280,9 @@ class MemoryPart:
 
     def counters(self) -> dict[str, int]:
         """Packets that wait in the ring."""
-        return {"waiting": len(self.queue)}
+        with self.port._locks[self.role]:
+            return {"waiting": len(self.queue) if self.left is None else self.left}
 
     def close(self) -> None:
         """The run has ended."""
-        self.port._close_run(self.role)
+        self.port._close_run(self)

@@ -11,12 +11,12 @@ import numpy as np
 from wirespeed.core.element import Element
 from wirespeed.core.free import free_bulk
 from wirespeed.core.packet import HEADROOM, Packet, reset
-from wirespeed.core.pool import alloc_bulk
 from wirespeed.core.stage import Head, Placement, Site
 from wirespeed.errors import GraphError
 from wirespeed.jit.intrinsics import load_handle
 from wirespeed.jit.kernel import stage
 from wirespeed.jit.layout import layout
+from wirespeed.ports.grab import grab
 from wirespeed.ports import options
 from wirespeed.ports.options import Option
 
@@ -43,7 +43,7 @@ def receive(state, burst, n):
         if n == 0:
             s.head.done = 1
             return i64(0)
-    n = alloc_bulk(s.head.cache, burst, n)
+    n = grab(s.head.cache, burst, n)
     size = s.size
     for i in range(n):
         reset(Packet(load_handle(burst + 8 * i)), size)

@@ -123,6 +123,13 @@ def check(rate: Rate) -> None:
         raise GraphError(f"rate must be at least {float(slowest):g}{rate.unit}, got {rate}; give a faster one")
 
 
+def check_overhead(name: str, overhead: int, rate: Rate | None) -> None:
+    """Raise :class:`GraphError` for an overhead that would count for nothing."""
+    if overhead and (rate is None or rate.unit != "bps"):
+        got = f"rate={rate}" if rate else "no rate"
+        raise GraphError(f"{name} got overhead and {got}, wanted a rate in bits, for which it counts; add rate=10Gbps")
+
+
 def achieved(rate: Rate, packets: int, size: int, elapsed_ns: int) -> str:
     """The rate at which ``packets``, of ``size`` bytes together, came, for a report; empty while it cannot be told.
 

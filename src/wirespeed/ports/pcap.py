@@ -84,6 +84,9 @@ class PcapPort(Element):
         )  # fmt: skip
         if self.gap_most is not None and self.times is None:
             raise GraphError(f"{self.name}: got gap_max without speed, which it limits; add speed=original")
+        if self.gap_ns and not self.passes:
+            raise GraphError(f"{self.name}: got loop_gap without loop, whose passes it parts; add loop=2 or loop=inf")
+        pacing.check_overhead(self.name, self.overhead, self.rate)
         if self.rate and self.times is not None:
             raise GraphError(f"{self.name}: got rate={self.rate} and speed, wanted one of them; leave one out")
         if self.passes and target == "-":

@@ -7,6 +7,7 @@ rate).  By the file's own time stamps, the nanoseconds since the first packet ar
 time stands still or goes back, the gap is nothing, and a packet without a time has none; a gap longer than
 ``gap_most`` is taken for that.  Another pass goes on where the one before ended: the whole part of what it took goes
 into the anchor and the rest stays, so nothing is rounded twice and nothing overflows, however many passes there are.
+Without a pace, the gap before another pass begins when the one before is over.
 
 Thread rules: who works on a feed holds its ``lock``, where it has several workers.
 """
@@ -36,6 +37,7 @@ Feed = layout(
         ("left", "i8"),  # packets still to give, or -1 for no end
         ("passes", "i8"),  # passes that follow this one, or -1 for no end
         ("gap_ns", "i8"),  # between two passes
+        ("resume", "i8"),  # AT_ONCE: no packet is given before this time on the monotonic clock
         ("pace", "i8"),  # AT_ONCE, BY_RATE or BY_TIME
         ("times", "i8"),  # BY_TIME: time is scaled by per / times
         ("per", "i8"),
@@ -120,6 +122,16 @@ def note(f, now, n, size):
 
 
 @kernel
+def rests(f, state):
+    """Whether the gap before another pass is not over yet; then the worker is told until when to sleep."""
+    if monotonic_ns() >= f.resume:
+        f.resume = i64(0)
+        return False
+    sleep_until(f.resume, state)
+    return True
+
+
+@kernel
 def settle(f):
     """At the end of a pass, have the anchor take up what has elapsed."""
     if f.pace == BY_TIME:
@@ -145,6 +157,8 @@ def next_pass(f):
     f.previous = 0
     f.anchor += f.gap_ns
     f.pacer.due += f.gap_ns
+    if f.pace == AT_ONCE and f.gap_ns > 0:
+        f.resume = monotonic_ns() + f.gap_ns
     return True
 
 

@@ -15,7 +15,7 @@ from wirespeed.core.chain import alloc_length, copy_in
 from wirespeed.core.free import free_segments
 from wirespeed.core.lock import lock, unlock
 from wirespeed.core.packet import HEADROOM, INTERFACE, META, Packet, data, reset
-from wirespeed.core.pool import Pool, alloc, alloc_bulk, put_bulk
+from wirespeed.core.pool import Pool, alloc, put_bulk
 from wirespeed.core.stage import FIRST_REASON, Head, count_drops
 from wirespeed.jit.intrinsics import load_handle, load_i64, store_i64
 from wirespeed.jit.kernel import kernel, stage
@@ -23,8 +23,9 @@ from wirespeed.jit.layout import layout
 from wirespeed.net.capture.options import carry
 from wirespeed.net.capture.scan import ENTRY, Entry
 from wirespeed.net.capture.window import SLACK
+from wirespeed.ports.grab import grab
 from wirespeed.ports.pcap_copy import WHOLE, copy_blocks
-from wirespeed.ports.pcap_feed import AT_ONCE, Feed, more, must_wait, note, pass_on, start_clock
+from wirespeed.ports.pcap_feed import AT_ONCE, Feed, more, must_wait, note, pass_on, rests, start_clock
 
 u16, i64, u64 = np.uint16, np.int64, np.uint64
 DROPS = {"too_long": "The frame needs more than half of the pool's packets"}
@@ -86,14 +87,6 @@ def can_hold(cache, captured):
     """Whether a frame of so many bytes can be a packet: with half of the pool, all free."""
     pool = Pool(load_i64(cache))
     return captured <= pool.room - HEADROOM + (pool.size // 2 - 1) * pool.room
-
-
-@kernel
-def grab(cache, burst, n):
-    """Take ``n`` packets from the pool, or as many as it has, in halves; return how many."""
-    while n > 0 and alloc_bulk(cache, burst, n) == 0:
-        n = n // 2
-    return n
 
 
 @kernel
@@ -172,6 +165,8 @@ def fill(f, state, burst, n):
 def take(f, feed, state, burst, n):
     """Fill a burst from the feed."""
     scan = f.scan
+    if f.resume != 0 and f.ended == 0 and rests(f, state):
+        return i64(0)
     left = scan.count - scan.first
     if left == 0 and f.ended == 0:
         left = more(f, feed)

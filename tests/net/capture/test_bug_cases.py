@@ -1,6 +1,7 @@
 """What went wrong in other readers of capture files, each with a capture of our own and the public one it came with.
 
-The endless replay with few buffers (DPDK bug 595) and the gap below a millisecond (scapy #1246) are tests of the port.
+The endless replay with few buffers (case 13, DPDK bug 595) and the gap below a millisecond (case 18, scapy #1246) are
+tests of the port.
 """
 
 import pytest
@@ -101,7 +102,7 @@ def test_the_public_captures_of_the_other_byte_order_are_read(captures):
 
 
 @pytest.mark.parametrize("start", [2**31 - 5, 2**32 - 5])
-def test_packets_are_counted_beyond_31_and_32_bits(rig, start):
+def test_case_16_packets_are_counted_beyond_31_and_32_bits(rig, start):
     """libpcap #1087, suricata PR5061, zeek PR2988: counters of 31 or 32 bits ended the loop or began anew."""
     rig.begin()
     rig.record.packets = start

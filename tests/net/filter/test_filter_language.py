@@ -159,8 +159,15 @@ def test_an_expression_matches_the_right_frames(expression: str, matched: str) -
         ("len / 0 = 1", "division by zero", "len / 0 = 1"),
         ("08 = 1", "a digit that is not octal", "08"),
         ("len = 4294967296", "overflows 32 bits", "4294967296"),
-        ("ether host 00:11:22:33:44", "invalid hardware address", "00:11:22:33:"),
-        ("ether host ab:cd:ef:0g:00:00", "invalid hardware address 'ab:cd:ef:'", "ab:cd:ef:"),
+        ("ether host 00:11:22:33:44", "invalid hardware address '00:11:22:33:44'; write six", "00:11:22:33:44"),
+        ("ether host ab:cd:ef:0g:00:00", "invalid hardware address 'ab:cd:ef:0g:00:00'", "ab:cd:ef:0g:00:00"),
+        ("ether host 1:2:3:4:5:6:7", "a hardware address is six bytes such as", "1:2:3:4:5:6:7"),
+        ("host 1::2::3", "invalid IPv6 address '1::2::3'; write eight groups, or fewer and '::' once", "1::2::3"),
+        ("net 1:2:3:4:5:6:7:8:9/64", "invalid IPv6 address '1:2:3:4:5:6:7:8:9'", "1:2:3:4:5:6:7:8:9"),
+        ("host 10.0.0.1:80", "a port stands apart, as in 'host 10.0.0.1 and port 80'", ":"),
+        ("len-20 > 5", "one name: write a difference with spaces, len - 20", "len-20"),
+        ("host 10.0.0.1 and length-20 > 5", "write a difference with spaces, length - 20", ">"),
+        ("tcp and len-20 > 5", "write a difference with spaces, len - 20", "len-20"),
         ("ip broadcast", "needs the network's mask", "ip broadcast"),
         ("inbound", "told by the kernel only", "inbound"),
         ("wlan type mgt", "'type' is not supported on link type EN10MB", "wlan type mgt"),
@@ -186,6 +193,59 @@ def test_a_fault_in_the_second_line_shows_that_line() -> None:
     with pytest.raises(FilterError) as caught:
         pcap_filter.compile("tcp and\n\tport oops and udp")
     assert str(caught.value).split("\n")[1:] == ["   port oops and udp", "        ^^^^"]
+
+
+def test_a_fault_in_a_long_line_is_shown_with_what_stands_around_it() -> None:
+    many = " or ".join(f"10.0.0.{n}" for n in range(200))
+    for before, behind in ((" and ", " or " + many), (" and ", ""), ("", " or host " + many)):
+        expression = (f"host {many}" if before else "") + before + "port oops" + behind
+        with pytest.raises(FilterError, match="unknown port 'oops'") as caught:
+            pcap_filter.compile(expression)
+        _, shown, carets = str(caught.value).split("\n")
+        at = carets.index("^")
+        assert shown[at:].startswith("oops") and carets[at:] == "^^^^"
+        assert shown.strip(" .") in expression and len(shown) <= 2 + 60 + 6
+        assert (shown.startswith("  ..."), shown.endswith("...")) == (bool(before), bool(behind))
+    with pytest.raises(FilterError, match="rejects all packets") as caught:
+        pcap_filter.compile(f"1 = 2 and (host {many})")
+    assert len(str(caught.value)) < 200
+
+
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(FilterError, match="got None, wanted an expression such as 'tcp port 80'"):
+        pcap_filter.compile(None)  # type: ignore[arg-type]
+
+
+def test_what_differs_from_libpcap_is_as_the_table_in_the_documents_says() -> None:
+    def frame(destination: str, payload: bytes = ports(1, 2)) -> bytes:
+        return ethernet(0x0800, ipv4("10.0.0.1", destination, 17, payload))
+
+    def matches(expression: str, frame: bytes) -> bool:
+        return bool(interpret(pcap_filter.compile(expression), frame))
+
+    assert [matches("ip multicast", frame(a)) for a in ("224.0.0.1", "239.255.255.255", "240.0.0.1")] == [1, 1, 0]
+    assert not matches("ip multicast", frame("255.255.255.255"))
+    assert matches("host 10.0.0.1 or 1 = 1", b"") and not matches("host 10.0.0.1", b"")
+    assert not matches("tcp[0:2] > 0 or ip", frame("10.0.0.2")[:20])
+    assert matches("ip[0] + udp[0:2] = 0x46", frame("10.0.0.2")) and not matches(
+        "ip[0] + tcp[0:2] = 0x46", frame("10.0.0.2")
+    )
+    assert not matches("ip[0] / (ip[1] & 0) = 1", frame("10.0.0.2"))
+    assert matches("host ((1.2.3.4 or 10.0.0.2) or 1.2.3.5)", frame("10.0.0.2"))
+    snp = MACS + bytes.fromhex("0026 fefe03 83 1b0100 ef 0100") + bytes(20)
+    assert matches("isis proto 15", snp) and not matches("isis proto 16", snp)
+    for refused in ("isis proto 32", "ip6 proto 256", "ip protochain 256", "iso proto 256", "ether proto 65536"):
+        with pytest.raises(FilterError, match="greater than the maximum"):
+            pcap_filter.compile(refused)
+    with pytest.raises(FilterError, match="rejects all packets"):
+        pcap_filter.compile("tcp[0:2] - udp[0:2] = 0")
+
+
+def test_thousands_of_hosts_compile_and_match_theirs_only() -> None:
+    program = pcap_filter.compile(" or ".join(f"host 10.1.{n >> 8}.{n & 255}" for n in range(4000)))
+    addresses = ("10.1.0.0", "10.1.15.159", "10.1.15.160", "10.2.0.0")
+    matched = [a for a in addresses if interpret(program, ethernet(0x0800, ipv4("1.1.1.1", a, 6, b"")))]
+    assert matched == ["10.1.0.0", "10.1.15.159"]
 
 
 def test_an_expression_that_no_packet_matches_is_refused_unless_it_may() -> None:

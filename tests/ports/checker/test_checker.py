@@ -173,6 +173,30 @@ def test_a_result_is_told_as_text_and_as_plain_numbers(frames, pool):
     assert plain["all"]["latency_ns"]["count"] == 998
 
 
+def test_what_the_table_of_the_documents_names_can_be_had_from_the_checker_itself(frames, pool):
+    late = frames[:1]
+    made = checked([*frames[2:200], frames[300], bytes(60), *late], pool, window=64)
+    told = (made.packets, made.received, made.lost, made.too_late, made.foreign, made.corrupt)
+    assert told == (201, 199, 102, 1, 1, 0)
+    assert (made.duplicates, made.reordered, made.extent, made.restarts, made.outliers) == (0, 0, 0, 0, 0)
+    assert (made.early, made.unlisted, [s.number for s in made.streams]) == (0, 0, [0])
+    assert made.jitter_ns == made.result.all.jitter_ns
+
+
+def test_printing_a_checker_tells_its_result(frames, pool):
+    made = checked(frames[:10], pool)
+    assert str(made) == str(made.result) and "10 received, 0 lost" in str(made)
+    assert repr(made) == "<Checker checker>"
+
+
+def test_a_report_says_which_option_more_streams_need():
+    end = CheckerPort(streams=3)
+    report = ws.run(ws.port("generator:trailer=flow,flows=10,count=100") >> end)
+    told = report.stage("checker:").counters
+    assert (told["received"], told["of further streams"]) == (30, 70)
+    assert told["streams told apart"] == "at most 3; streams= says how many"
+
+
 @pytest.mark.parametrize(
     "options, message",
     [

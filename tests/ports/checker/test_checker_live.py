@@ -6,7 +6,7 @@ import pytest
 
 import wirespeed as ws
 from tests.lab import laboratory
-from wirespeed.apps.throughput import settle
+from wirespeed.apps.trial import settle
 
 
 def sent_and_checked(lab, traffic, workers=1, **options):

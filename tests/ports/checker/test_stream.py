@@ -57,12 +57,12 @@ class Model:
 
     def __init__(self, sequences):
         self.arrived = []
-        self.lost = self.duplicates = self.too_late = 0
+        self.lost = self.duplicates = self.too_late = self.before = 0
         self.extents = []
         for sequence in sequences:
             self.add(sequence)
         if self.arrived:
-            self.lost = max(self.arrived) + 1 - min(self.first, *self.arrived) - len(self.arrived)
+            self.lost = max(self.arrived) + 1 - min(self.first, *self.arrived) - len(self.arrived) + self.before
 
     def add(self, sequence):
         if not self.arrived:
@@ -72,6 +72,7 @@ class Model:
             self.arrived.append(sequence)
         elif sequence < largest + 1 - WINDOW:
             self.too_late += 1
+            self.before += sequence < min(self.first, *self.arrived)
         elif sequence in self.arrived:
             self.duplicates += 1
         else:
@@ -133,6 +134,33 @@ def test_a_sender_that_begins_again_is_told_from_packets_that_are_late():
     assert (again.received, again.lost, again.duplicates, again.restarts, again.too_late) == (1000, 0, 0, 1, 0)
     late = opened().take([*range(500), 3, 4, 5])
     assert (late.restarts, late.too_late) == (0, 3)
+
+
+@pytest.mark.parametrize("order", [range(9999, -1, -1), [*range(5000, 10_000), *range(5000)]], ids=["back", "halves"])
+def test_what_is_received_and_what_is_lost_are_together_what_was_sent(order):
+    found = opened().take(list(order))
+    assert (found.received + found.lost, found.duplicates, found.restarts) == (10_000, 0, 0)
+    assert found.lost == found.too_late > 0
+
+
+@given(st.integers(0, 300), st.permutations(range(200)))
+def test_each_number_that_comes_once_in_whatever_order_is_received_or_lost(first, order):
+    found = opened().take([first + k for k in order])
+    assert found.received + found.lost in (200, 200 + first)  # a stream that is seen from its beginning begins at 0
+    assert (found.received + found.too_late, found.duplicates, found.outliers) == (200, 0, 0)
+
+
+def test_a_sender_that_begins_again_within_the_window_is_told_from_duplicates():
+    """Two runs of one sender behind each other: the numbers are the same, the times go on."""
+    found = opened().take([*range(50), *range(50)], times=range(1000, 1100))
+    assert (found.received, found.lost, found.duplicates, found.reordered, found.restarts) == (100, 0, 0, 0, 1)
+    again = opened().take([*range(50), *range(50)])
+    assert (again.received, again.duplicates, again.restarts, again.outliers) == (50, 50, 0, 0)
+
+
+def test_one_number_that_was_passed_though_sent_later_changes_nothing():
+    found = opened().take([*range(50), 20, *range(50, 60)], times=range(1000, 1061))
+    assert (found.received, found.lost, found.duplicates, found.outliers, found.restarts) == (60, 0, 0, 1, 0)
 
 
 @given(

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 import time
 from typing import Any
 
@@ -24,10 +25,18 @@ from tests.ports.packet.rig import (
     wait_until,
     whole,
 )
+from wirespeed.errors import PortError
 
 pytestmark = needs_root
 SIZES = [18, 59, 60, 61, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300, 1000, 1513, 1514]
 VLAN = bytes.fromhex("8100 2064")
+FLOOD = """
+import socket
+sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+sender.bind(("x0", 0))
+while True:
+    sender.send(bytes(12) + b"\\x88\\xb5" + bytes(50))
+"""
 SERVICE = bytes.fromhex("88a8 0065")
 
 
@@ -46,15 +55,64 @@ def test_frames_of_every_size_come_byte_for_byte_and_in_order() -> None:
         assert report.stage("packet:x1").bytes == sum(map(len, sent))
 
 
-def test_a_pool_that_is_smaller_than_a_burst_gives_what_it_has() -> None:
+@pytest.mark.parametrize("pool", [1, 2, 4, 8, 16])
+def test_a_pool_that_is_smaller_than_a_burst_gives_what_it_has(pool: int) -> None:
     with laboratory() as lab:
         pair(lab)
         sender = raw_socket(lab, "far/x0")
-        with ws.start(near(lab) >> ws.port("null:"), pool=8) as run:
-            for n in range(100):
-                sender.send(frame(n))
-            wait_until(lambda: run.report().packets >= 100, "all frames came")
-        assert whole(run).packets >= 100
+        for burst in (32, 256):
+            with capturing(near(lab), pool=pool, burst=burst) as (run, memory):
+                sent = [frame(number, size) for number, size in enumerate([60, 1514] * 100)]
+                for each in sent:
+                    sender.send(each)
+                assert [p.data for p in pulled(memory, len(sent))] == sent
+            assert whole(run).stage("packet:x1").drops == {}
+
+
+def test_long_frames_pass_through_a_pool_that_a_burst_would_empty() -> None:
+    with laboratory() as lab:
+        pair(lab, mtu=9000)
+        sender = raw_socket(lab, "far/x0")
+        with capturing(near(lab), pool=8) as (run, memory):
+            sent = [frame(number, size) for number, size in enumerate([60, 9000, 60, 60, 9000, 9000, 100] * 10)]
+            for each in sent:
+                sender.send(each)
+            assert [p.data for p in pulled(memory, len(sent))] == sent
+        assert whole(run).stage("packet:x1").drops == {}
+
+
+def test_frames_that_are_in_the_ring_when_the_run_ends_are_counted() -> None:
+    with laboratory() as lab:
+        pair(lab)
+        sender = raw_socket(lab, "far/x0")
+        memory = ws.port("memory:", size=4096)  # from which nobody pulls
+        with memory, ws.start(near(lab, slots=256) >> memory) as run:
+            for number in range(1000):
+                sender.send(frame(number))
+            wait_until(lambda: counter(run, "kernel_packets") == 1000, "all came")
+        stage = whole(run).stage("packet:x1")
+        counts = stage.counters
+        assert 0 < counts["unread"] <= 256 and counts["kernel_drops"] > 0
+        assert stage.packets_out + counts["kernel_drops"] + counts["unread"] == counts["kernel_packets"] == 1000
+
+
+def test_a_run_that_ends_in_a_flood_has_told_of_every_frame() -> None:
+    with laboratory() as lab:
+        pair(lab)
+        with lab.background("far", sys.executable, "-c", FLOOD):
+            for workers in (1, 2) * 10:
+                with ws.start(near(lab, fanout="lb") >> ws.port("null:"), workers=workers) as run:
+                    wait_until(lambda run=run: run.report().packets > 100, "frames came")
+                stage = whole(run).stage("packet:x1")
+                lost = stage.counters.get("kernel_drops", 0) + stage.counters.get("unread", 0)
+                assert stage.packets_out + lost == stage.counters["kernel_packets"] and not stage.drops
+
+
+def test_stamps_of_a_clock_that_the_interface_has_not_are_refused() -> None:
+    with laboratory() as lab:
+        pair(lab)
+        with pytest.raises(PortError, match="x1: got timestamps=hardware, wanted an interface with a clock"):
+            ws.start(near(lab, timestamps="hardware") >> ws.port("null:"))
 
 
 def test_a_stamp_lies_between_before_and_after() -> None:
@@ -75,7 +133,7 @@ def test_a_stamp_lies_between_before_and_after() -> None:
     [VLAN, SERVICE, SERVICE + VLAN, VLAN + VLAN, SERVICE + SERVICE + VLAN, bytes.fromhex("9100 0001") + VLAN],
     ids=["8100", "88a8", "88a8 8100", "8100 8100", "88a8 88a8 8100", "9100 8100"],
 )
-def test_tags_come_back_with_their_protocol_and_priority(tags: bytes) -> None:
+def test_case_71_tags_come_back_with_their_protocol_and_priority(tags: bytes) -> None:
     with laboratory() as lab:
         pair(lab)
         sender = raw_socket(lab, "far/x0")
@@ -123,7 +181,7 @@ def test_the_interface_is_promiscuous_as_long_as_the_port_is_open() -> None:
             assert state(lab) == (False, False)
 
 
-def test_frames_longer_than_a_slot_come_whole_in_order_with_others() -> None:
+def test_case_72_frames_longer_than_a_slot_come_whole_in_order_with_others() -> None:
     with laboratory() as lab:
         pair(lab, mtu=65000)
         sender = raw_socket(lab, "far/x0")

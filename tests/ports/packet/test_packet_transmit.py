@@ -43,7 +43,7 @@ def test_frames_of_every_size_go_byte_for_byte_and_in_order(bypass: str) -> None
         assert report.packets == len(sent)
 
 
-def test_long_frames_and_chains_go_in_order_with_short_ones() -> None:
+def test_case_72_long_frames_and_chains_go_in_order_with_short_ones() -> None:
     with laboratory() as lab:
         pair(lab, mtu=65000)
         receiver = raw_socket(lab, "far/x0", receiving=True)

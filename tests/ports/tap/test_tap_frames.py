@@ -389,5 +389,6 @@ def test_what_the_kernel_has_no_room_for_is_told(lab, pool):
 
 
 def test_each_reason_has_its_number():
-    numbers = [transmit.LINK_DOWN, transmit.TOO_LONG, transmit.BAD_FRAME, transmit.NO_OFFLOAD]
+    names = ("LINK_DOWN", "TOO_LONG", "BAD_FRAME", "NO_OFFLOAD", "NO_PACKET", "NO_MEMORY")
+    numbers = [getattr(transmit, name) for name in names]
     assert [list(transmit.DROPS)[n - FIRST_REASON] for n in numbers] == list(transmit.DROPS)

@@ -13,9 +13,11 @@ import pytest
 import wirespeed as ws
 from tests.driver import Driver
 from tests.lab import laboratory
+from tests.ports.link.children import FORKS, child, said_by_child
 from tests.ports.tap.wires import ethernet, quiet, raw
 from wirespeed.core.packet_pool import PacketPool
 from wirespeed.ports import port
+from wirespeed.ports.tap import queue
 
 
 @pytest.fixture
@@ -77,11 +79,14 @@ def interfaces(lab, name):
     return [line.split(":")[1].split("@")[0].strip() for line in lab.ip(name, "-o", "link", "show").splitlines()]
 
 
-def wait_for(condition, seconds=30):
+def wait_for(condition, seconds=60):
     """Wait until it holds; a real process or the kernel is about to make it so."""
     end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
+    while True:
+        late = time.monotonic() > end  # looked at before, so that who was stopped meanwhile looks once more
+        if condition():
+            return
+        assert not late
         time.sleep(0.01)
 
 
@@ -246,7 +251,7 @@ def test_a_signal_ends_the_run_and_the_device_goes_with_it(lab, signum):
         wait_for(lambda: "t0" in interfaces(lab, "a") and "LOWER_UP" in lab.ip("a", "link", "show", "t0"))
         time.sleep(0.5)  # until the run has begun, so that it is the run that is ended
         child.send_signal(signum)
-        said = child.communicate(timeout=30)[0].decode()
+        said = child.communicate(timeout=120)[0].decode()
     assert "AssertionError" not in said
     assert "t0" not in interfaces(lab, "a")
 
@@ -274,6 +279,50 @@ def test_a_persistent_device_stays_without_a_carrier_and_can_be_opened_again(lab
     assert "t0" in interfaces(lab, "a"), "persist is left as it is unless it is given"
     with both(port(f"tap:t0,netns={space},persist=no"), pool) as tap:
         tap.passes(space, "t0")
+    assert "t0" not in interfaces(lab, "a")
+
+
+@pytest.mark.parametrize("how", list(FORKS))
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_child_that_was_forked_meanwhile_keeps_no_device(lab, how, workers):
+    space = quiet(lab, "a")
+    tap, memory = port(f"tap:t%d,netns={space}"), ws.port("null:")
+    with contextlib.ExitStack() as living:
+        with ws.start(tap >> memory, workers=workers):
+            living.enter_context(child(how))
+            lab.ip("a", "link", "set", "t0", "name", "lan0")
+        assert interfaces(lab, "a") == ["lo"]
+        with ws.start(tap >> memory, workers=workers) as run:
+            assert interfaces(lab, "a") == ["lo", "t0"]
+    assert run.report().balanced
+
+
+@pytest.mark.parametrize("how", list(FORKS))
+def test_a_child_that_is_forked_leaves_its_parents_device_as_it_is(lab, how, pool):
+    space = quiet(lab, "a")
+    with both(port(f"tap:t0,netns={space}"), pool) as tap:
+        with child(how):
+            tap.passes(space, "t0")
+        tap.passes(space, "t0")
+
+
+def test_a_child_that_opens_its_parents_device_is_told_that_it_is_in_use(lab, pool):
+    space = quiet(lab, "a")
+    with both(port(f"tap:t0,netns={space}"), pool) as tap:
+        assert "PortError: [Errno 16]" in said_by_child(lambda: tap.port.open("source", 1))
+        tap.passes(space, "t0")
+    assert said_by_child(lambda: tap.port.open("source", 1)) == ""
+
+
+def test_a_device_of_another_programs_is_left_to_it_with_the_queues_that_it_has(lab):
+    space = quiet(lab, "a")
+    theirs = queue.open_queues("tap", "t0", 2, space).fds
+    try:
+        ws.run(ws.port("null:count=10") >> ws.port(f"tap:t0,netns={space}"), workers=2)
+        assert "t0" in interfaces(lab, "a")
+    finally:
+        for fd in theirs:
+            os.close(fd)
     assert "t0" not in interfaces(lab, "a")
 
 

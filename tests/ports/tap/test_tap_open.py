@@ -48,6 +48,8 @@ def test_a_name_that_no_interface_can_have_is_refused_at_once(target):
         ("address", "10.0.0.1/33", "10.0.0.1/24"),
         ("address", "", "10.0.0.1/24"),
         ("mac", "02:00", "six octets"),
+        ("mac", "01:00:00:00:00:01", "got '01:00:00:00:00:01', wanted the address of one interface, no group's"),
+        ("mac", "00:00:00:00:00:00", "not zero"),
         ("mtu", "67", "from 68 to 65521"),
         ("mtu", "65522", "from 68 to 65521"),
         ("owner", "nobody at all", "user"),

@@ -146,7 +146,7 @@ def test_datagrams_arrive_as_they_were_sent(lab, size):
         with inside(lab.space("a")):
             client = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         server.bind(("10.9.0.2", 4000))
-        server.settimeout(10)
+        server.settimeout(60)
         sent = [BULK[i : i + size] for i in range(20)]
         for data in sent:
             client.sendto(data, ("10.9.0.2", 4000))
@@ -160,7 +160,7 @@ def test_datagrams_that_the_kernel_was_to_cut_come_in_whole_and_leave_whole(lab)
         with inside(lab.space("a")):
             client = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         server.bind(("10.9.0.2", 4000))
-        server.settimeout(10)
+        server.settimeout(60)
         client.setsockopt(socket.IPPROTO_UDP, 103, 1000)  # UDP_SEGMENT of include/uapi/linux/udp.h
         client.sendto(BULK[:40500], ("10.9.0.2", 4000))
         got = [server.recv(1 << 16) for _ in range(41)]

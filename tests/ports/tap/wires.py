@@ -29,7 +29,7 @@ def raw(space, name, kind=TYPE):
     """A packet socket at the kernel's side of an interface."""
     with inside(space), socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(kind)) as s:
         s.bind((name, kind))
-        s.settimeout(5)
+        s.settimeout(60)
         yield s
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.driver import Driver
 from tests.lab import laboratory
-from tests.ports.xdp.wires import frame, pair, raw, send, until, xdp
+from tests.ports.xdp.wires import frame, pair, raw, received, send, until, xdp
 from wirespeed.core.clone import clone
 from wirespeed.core.external import ExternalBuffer
 from wirespeed.core.packet import Packet
@@ -159,12 +159,34 @@ def test_packets_of_another_pool_shown_ones_and_external_memory_are_sent_as_copi
 
 def test_a_chain_goes_out_as_one_frame(lab):
     with PacketPool(300, room=2176) as pool, raw(lab) as far, driven(lab, "sink", pool, ring=64) as driver:
-        handle = driver.packet(frame(5, 1000))
-        tail = driver.packet(bytes(range(100)))
-        Packet.at(handle).next, Packet.at(handle).segments, Packet.at(handle).total = tail, 2, 1100
-        driver.burst[0] = handle
+        driver.burst[0] = chain(driver, 5)
         assert driver.call(1) == 0
         assert far.recv(2048) == frame(5, 1000) + bytes(range(100))
+
+
+def chain(driver, number):
+    """A packet of two segments, as one handle."""
+    handle, tail = driver.packet(frame(number, 1000)), driver.packet(bytes(range(100)))
+    Packet.at(handle).next, Packet.at(handle).segments, Packet.at(handle).total = tail, 2, 1100
+    return handle
+
+
+def test_what_was_sent_is_held_until_it_is_back_so_that_a_small_pool_never_stays_empty(lab):
+    """Nobody calls a sink that holds nothing and has nothing to send, as when all packets are in its completion ring."""
+    with PacketPool(64) as pool, raw(lab) as far, driven(lab, "sink", pool, ring=64) as driver:
+        driver.burst[:20] = [chain(driver, i) for i in range(20)]
+        assert pool.in_use == 40
+        assert driver.call(20) == 0
+        assert 0 <= driver.head.held <= 20, "packets are counted, not their frames"
+        assert [far.recv(2048)[:1000] for _ in range(20)] == [frame(i, 1000) for i in range(20)]
+        until(lambda: driver.head.held == 0 or driver.call(0), "nothing is held")
+        assert pool.in_use == 0
+
+
+def test_ports_of_one_run_never_keep_the_whole_pool_for_receiving(lab):
+    pair(lab, "near/x1", "far/y1")
+    with received(xdp(lab), xdp(lab, "near/x1"), pool=64) as (_, running):
+        assert running.report().pool_free == 64 - 32 - 16
 
 
 def test_buffers_that_the_kernel_cannot_have_are_replaced_by_a_pool_of_our_own(lab):

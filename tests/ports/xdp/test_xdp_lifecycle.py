@@ -11,7 +11,21 @@ import pytest
 
 import wirespeed as ws
 from tests.lab import laboratory
-from tests.ports.xdp.wires import attached, balanced, frame, goes_through, pair, pull, raw, received, send, until, xdp
+from tests.ports.link.children import child, said_by_child
+from tests.ports.xdp.wires import (
+    WAIT_S,
+    attached,
+    balanced,
+    frame,
+    goes_through,
+    pair,
+    pull,
+    raw,
+    received,
+    send,
+    until,
+    xdp,
+)
 from wirespeed.errors import PortError
 from wirespeed.ports.link.interface import Interface
 from wirespeed.ports.memory import MemoryPort
@@ -41,6 +55,40 @@ def test_the_program_is_attached_while_a_run_goes_on_and_gone_behind_it():
         assert not attached(lab)
 
 
+def test_a_child_that_was_forked_meanwhile_keeps_nothing():
+    with laboratory() as lab:
+        pair(lab)
+        port = xdp(lab)
+        with MemoryPort() as memory, contextlib.ExitStack() as living:
+            with ws.start(port >> memory, memory >> port):
+                living.enter_context(child("os.fork"))
+            assert not attached(lab)
+            with ws.start(port >> memory, memory >> port) as running, raw(lab) as far:
+                send(far, [frame(1)])
+                assert pull(memory, 1) == [frame(1)]
+            balanced(running)
+
+
+def test_a_child_of_which_python_knows_nothing_keeps_the_queue_only():
+    with laboratory() as lab, contextlib.ExitStack() as living:
+        pair(lab)
+        with received(xdp(lab)):
+            living.enter_context(child("a library"))
+        assert not attached(lab)
+
+
+def test_a_child_that_is_forked_does_not_take_the_program_off():
+    with laboratory() as lab:
+        pair(lab)
+        with received(xdp(lab)) as (memory, _), raw(lab) as far:
+            with child("os.fork"):
+                pass
+            assert "another XDP program" in said_by_child(lambda: xdp(lab).open("source", 1))
+            assert attached(lab)
+            send(far, [frame(1)])
+            assert pull(memory, 1) == [frame(1)]
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_attached_when_the_process_is_killed(how):
     with laboratory() as lab:
@@ -68,7 +116,7 @@ def test_a_link_that_goes_down_and_up_carries_again():
             lab.ip("near", "link", "set", "x0", "down")
             until(lambda: memory.push([frame(2)]) and sink(running).drops.get("link_down"), "the link is down")
             lab.ip("near", "link", "set", "x0", "up")
-            until(lambda: sink(running).counters["link_changes"] == 2, "the link is up")
+            until(lambda: sink(running).counters.get("link_changes") == 2, "the link is up")
             until(lambda: memory.push([frame(3)]) and comes(far, 3), "it carries again")
             send(far, [frame(4)])
             assert frame(4) in pull(memory, 1)
@@ -97,7 +145,7 @@ def test_an_interface_that_somebody_else_took_meanwhile_is_waited_for_and_the_re
         pair(lab)
         with received(xdp(lab)) as (memory, running):
             lab.ip("near", "link", "del", "x0")
-            until(lambda: running.report().stages[0].counters["link_changes"], "it is gone")
+            until(lambda: running.report().stages[0].counters.get("link_changes"), "it is gone")
             pair(lab, "near/z0", "far/y0")
             with Interface("z0", lab.space("near")) as device:
                 theirs = Attachment(device, "native", None, ())
@@ -127,7 +175,7 @@ def comes(far, number):
     except (TimeoutError, OSError):  # a packet socket tells once that its link was down
         return False
     finally:
-        far.settimeout(10)
+        far.settimeout(WAIT_S)
 
 
 @pytest.mark.parametrize("role", ["source", "both", "both, nothing sent"])
@@ -147,14 +195,15 @@ def test_an_interface_that_is_deleted_and_made_again_is_found(role):
                             until(lambda far=far: memory.push([frame(99)]) and comes(far, 99), "it sends")
                     if round == 0:
                         lab.ip("near", "link", "del", "x0")
-                        until(lambda: running.report().stages[0].counters["link_changes"], "it is gone")
+                        until(lambda: running.report().stages[0].counters.get("link_changes"), "it is gone")
                         if role == "both":
                             until(lambda: memory.push([frame(1)]) and sink(running).drops, "it drops")
                             assert set(sink(running).drops) == {"link_down"}
                         pair(lab)
                         until(lambda: attached(lab), "a program is attached")
             balanced(running)
-            assert running.report().stages[0].counters["link_changes"] >= 2
+            told = running.report().stages[0].counters
+            assert told["returns"] == 1 and told["link_changes"] >= 2
 
 
 def test_packets_that_stood_in_the_ring_of_a_deleted_interface_are_back():
@@ -163,13 +212,13 @@ def test_packets_that_stood_in_the_ring_of_a_deleted_interface_are_back():
         with raw(lab) as far, received(xdp(lab)) as (_, running):
             send(far, [frame(i) for i in range(20)])
             lab.ip("near", "link", "del", "x0")
-            until(lambda: running.report().stages[0].counters["link_changes"], "it is gone")
+            until(lambda: running.report().stages[0].counters.get("link_changes"), "it is gone")
 
 
 def test_an_interface_that_is_renamed_is_kept():
     with laboratory() as lab:
         pair(lab)
-        with raw(lab) as far, received(xdp(lab)) as (memory, _):
+        with raw(lab) as far, received(xdp(lab)) as (memory, running):
             lab.ip("near", "link", "set", "x0", "down")
             lab.ip("near", "link", "set", "x0", "name", "other0")
             lab.ip("near", "link", "set", "other0", "up")
@@ -177,6 +226,9 @@ def test_an_interface_that_is_renamed_is_kept():
             until(lambda: "state UP" in lab.ip("far", "link", "show", "y0"), "its other end is up")
             send(far, [frame(1)])
             assert pull(memory, 1) == [frame(1)]
+            until(lambda: running.report().stages[0].counters.get("link_changes") == 2, "both changes are counted")
+            told = running.report().stages[0].counters
+            assert told["renamed"] == "other0" and "returns" not in told
 
 
 def test_a_namespace_that_goes_away_ends_nothing_and_loses_no_packet():
@@ -216,7 +268,7 @@ def test_a_queue_that_another_socket_has_is_named_as_the_cause(monkeypatch):
 def test_a_queue_that_is_not_there_is_named_with_those_that_are():
     with laboratory() as lab:
         pair(lab)
-        with pytest.raises(PortError, match="there is no queue 1, but 1 from 0 on; use fewer workers"):
+        with pytest.raises(PortError, match="there is no queue 1: it has 1 queue, number 0; run with fewer"):
             ws.start(xdp(lab) >> ws.port("null:"), workers=2)
         assert not attached(lab)
 
@@ -242,9 +294,10 @@ def test_a_driver_without_zero_copy_says_so():
         ("-net_raw", "CAP_NET_RAW is missing"),
         ("-net_admin,-sys_admin", "CAP_NET_ADMIN"),
         ("-bpf,-sys_admin", "CAP_BPF"),
+        ("-all", "CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW are missing"),
     ],
 )
-def test_a_right_that_is_missing_is_named(rights, said):
+def test_rights_that_are_missing_are_named_all_at_once(rights, said):
     """In the namespace itself, for entering one needs rights too; its interface is given by name."""
     code = "import sys, wirespeed as ws\ntry:\n    ws.run(ws.port('xdp:x0') >> ws.port('null:'), seconds=1)\nexcept OSError as e:\n    print(e)"
     with laboratory() as lab:
@@ -263,6 +316,18 @@ def test_a_right_that_is_missing_is_named(rights, said):
         ]
         done = lab.do("near", *drop)
         assert said in done.stdout, done.stdout + done.stderr
+
+
+def test_memory_that_may_not_be_locked_is_named_with_the_rights_that_are_missing():
+    code = (
+        "import resource, wirespeed as ws\nresource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))\n"
+        "try:\n    ws.run(ws.port('xdp:x0') >> ws.port('null:'), seconds=1)\nexcept OSError as e:\n    print(e)"
+    )
+    with laboratory() as lab:
+        pair(lab)
+        drop = ["setpriv", "--inh-caps", "-all", "--bounding-set", "-all", sys.executable, "-c", code]
+        done = lab.do("near", *drop)
+        assert "CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW and CAP_IPC_LOCK are missing" in done.stdout, done.stderr
 
 
 def test_a_sink_alone_needs_one_right_only():

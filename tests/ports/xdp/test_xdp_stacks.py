@@ -28,7 +28,7 @@ with socket.create_server((sys.argv[1], 7000), family=family) as server:
 CLIENT = """
 import hashlib, socket, sys
 data = bytes(range(256)) * (int(sys.argv[2]) // 256)
-with socket.create_connection((sys.argv[1], 7000), timeout=20) as line:
+with socket.create_connection((sys.argv[1], 7000), timeout=60) as line:
     line.sendall(data)
     back = b""
     while len(back) < len(data):

@@ -13,7 +13,7 @@ from wirespeed.ports.link.namespace import inside
 from wirespeed.ports.memory import MemoryPort
 
 TYPE = 0x88B5  # IEEE 802's EtherType for experiments: no stack sends it by itself
-WAIT_S = 10.0
+WAIT_S = 60.0  # far more than it takes: a machine may be busy, or stand still for a while
 
 
 def frame(number: int, size: int = 60, tags: bytes = b"", kind: int = TYPE) -> bytes:
@@ -41,8 +41,11 @@ def pair(lab: Lab, near: str = "near/x0", far: str = "far/y0", mtu: int = 1500, 
 def until(true: Callable[[], Any], what: str) -> None:
     """Wait until something is so."""
     deadline = time.monotonic() + WAIT_S
-    while not true():
-        assert time.monotonic() < deadline, f"it never came to be that {what}"
+    while True:
+        late = time.monotonic() > deadline  # looked at before, so that who was stopped meanwhile looks once more
+        if true():
+            return
+        assert not late, f"it never came to be that {what}"
         time.sleep(0.01)
 
 
@@ -84,21 +87,27 @@ def received(*ports: Any, workers: int = 1, **run: Any) -> Iterator[tuple[Memory
 def pull(memory: MemoryPort, n: int) -> list[bytes]:
     """The next ``n`` frames that came."""
     found: list[bytes] = []
-    deadline = time.monotonic() + WAIT_S
-    while len(found) < n:
-        assert time.monotonic() < deadline, f"{len(found)} of {n} frames came"
-        found += [bytes(p.data) for p in memory.pull(n - len(found), timeout=0.1)]
+
+    def complete() -> bool:
+        found.extend(bytes(p.data) for p in memory.pull(n - len(found), timeout=0.1))
+        return len(found) == n
+
+    until(complete, f"{n} frames came")
     return found
 
 
 def goes_through(by: socket.socket, memory: MemoryPort) -> None:
     """Send until something arrives; a program is attached before a worker has given its socket packets to receive into."""
-    probe = bytes(12) + b"\x88\xb5" + b"probe".ljust(46, b"\0")
-    deadline = time.monotonic() + WAIT_S
-    while by.send(probe) and not memory.pull(1, timeout=0.1):
-        assert time.monotonic() < deadline, "no frame came through"
-    while memory.pull(32, timeout=0.2):
-        pass
+    probes = (frame(1 << 20 | i) for i in range(1 << 20))
+
+    def came() -> bool:
+        """Whether the last probe has come, so that none is on its way any more."""
+        probe = next(probes)
+        by.send(probe)
+        waits_s = 0.1 * (1 + int.from_bytes(probe[17:18], "big"))
+        return probe in [bytes(p.data) for p in memory.pull(32, timeout=waits_s)]
+
+    until(came, "a frame came through")
 
 
 def balanced(running: Running) -> None:

@@ -56,6 +56,11 @@ def _checked(work: Any) -> Chain:
             raise GraphError(
                 f"distribute: {element.name} is a port; give what is to be done with packets, and put ports around"
             )
+        if getattr(element, "MAKES", False):
+            raise GraphError(
+                f"distribute: {element.name} makes packets of others or holds them back, and a line of a worker has "
+                f"places for those that came; put it before or behind: {element.name} >> distribute(...)"
+            )
     return chain
 
 

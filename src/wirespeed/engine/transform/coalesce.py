@@ -9,9 +9,10 @@ from wirespeed.core.arena import Arena
 from wirespeed.core.element import Element
 from wirespeed.core.number import whole
 from wirespeed.core.stage import FIRST_REASON, MAX_BURST, Head, Placement, Site, count_drops
-from wirespeed.engine.transform import backlog
+from wirespeed.engine.transform import backlog, shortage
 from wirespeed.engine.transform.backlog import free_waiting, take, waiting
 from wirespeed.engine.transform.flows import Coalescer, Flow, expire, let_go, receive
+from wirespeed.engine.transform.shortage import Shortage, lacking
 from wirespeed.errors import GraphError
 from wirespeed.jit.intrinsics import load_handle, store_i64
 from wirespeed.jit.kernel import kernel, stage
@@ -25,7 +26,18 @@ MOST_FLOWS = 1 << 16
 SEGMENTS = 4096  # held by all flows of a worker
 DROPS = {"stopped": "The run was stopped while it was held"}
 
-State = layout("CoalesceState", [("head", Head), ("burst", "i8"), (None, 56), ("coalescer", Coalescer)])
+State = layout(
+    "CoalesceState", [("head", Head), ("burst", "i8"), ("shortage", Shortage), (None, 32), ("coalescer", Coalescer)]
+)
+
+
+@kernel
+def _make_way(c, n):
+    """Have the oldest flows' packets go on until they have ``n`` segments together, or all."""
+    while n > 0 and c.table.length > 0:
+        n -= c.segments
+        let_go(c, oldest(c.table))
+        n += c.segments
 
 
 @stage
@@ -38,6 +50,10 @@ def coalesce_packets(state, burst, n):
         receive(c, s.head.cache, load_handle(burst + 8 * i), now)
     if c.table.length > 0:
         expire(c, now)
+    if n > 0:
+        s.shortage.came = 1
+    elif c.table.length > 0:
+        _make_way(c, lacking(s.shortage, s.head.cache))
     done = min(waiting(c.ready), n if n > 0 else s.burst)
     for i in range(done):
         store_i64(burst + 8 * i, take(c.ready))
@@ -59,6 +75,8 @@ def _wind_up(state):
 class Coalesce(Element):
     """Made by :func:`coalesce`."""
 
+    MAKES = True  # packets of others
+
     def __init__(self, timeout_us: Any, flows: Any) -> None:
         self.name = "coalesce"
         if not isinstance(timeout_us, int | float) or isinstance(timeout_us, bool) or not 0 <= timeout_us <= 1e6:
@@ -70,16 +88,16 @@ class Coalesce(Element):
 
     def open(self, role: str, workers: int) -> "CoalescePart":
         """Ready for one run."""
-        return CoalescePart(self)
+        return CoalescePart(self, workers)
 
 
 class CoalescePart:
     """The stage in a run; each worker holds flows of its own."""
 
-    def __init__(self, element: Coalesce) -> None:
+    def __init__(self, element: Coalesce, workers: int) -> None:
         self.element = element
         self.ready = 1 << (element.flows + 2 * MAX_BURST - 1).bit_length()
-        self.holds = SEGMENTS + self.ready
+        self.holds = (SEGMENTS + self.ready) * workers
         self._states: list[int] = []
         self._arenas: list[Arena] = []
 
@@ -95,6 +113,7 @@ class CoalescePart:
         pending.make(arena, table, Flow, self.element.flows)
         c.seeds[:] = np.frombuffer(os.urandom(64), np.uint64) | np.uint64(1)
         c.timeout_ns, c.most = self.element.timeout_ns, SEGMENTS
+        state.shortage.reserve = shortage.reserve(site.pool.size)
         self._states.append(address)
         return Placement(coalesce_packets.address, address, DROPS)
 

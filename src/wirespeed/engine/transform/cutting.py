@@ -19,7 +19,7 @@ from wirespeed.jit.intrinsics import load_handle, store_i64
 from wirespeed.jit.kernel import Stage, kernel
 from wirespeed.jit.layout import layout
 from wirespeed.net import offload
-from wirespeed.net.fragmentation import fragment
+from wirespeed.net.fragmentation import DAMAGED, TRUNCATED, fragment
 from wirespeed.net.link import LINKTYPE_ETHERNET
 from wirespeed.net.offload import BAD_OFFLOAD, NEEDS_FRAGMENT, TOO_LONG
 from wirespeed.net.segmentation import MOST_FRAMES, link_size, segment
@@ -46,10 +46,12 @@ State = layout(
 DROPS = {
     **offload.DROPS,
     "needs_fragment": "It is longer than the MTU, and its header forbids to fragment it",
+    "truncated": "It is longer than the MTU, and its header says more bytes than there are: it was cut before",
+    "damaged": "It is longer than the MTU, and its IP headers contradict themselves",
     "no_room": "More packets came in one round than can wait to be cut",
     "stopped": "The run was stopped while it waited",
 }
-BAD, LONG, EMPTY, FORBIDDEN, NO_ROOM, STOPPED = range(FIRST_REASON, FIRST_REASON + len(DROPS))
+BAD, LONG, EMPTY, FORBIDDEN, CUT, BROKEN, NO_ROOM, STOPPED = range(FIRST_REASON, FIRST_REASON + len(DROPS))
 
 
 @kernel
@@ -61,6 +63,10 @@ def _discard(state, handle, code):
         drop(state, handle, i64(LONG))
     elif code == NEEDS_FRAGMENT:
         drop(state, handle, i64(FORBIDDEN))
+    elif code == TRUNCATED:
+        drop(state, handle, i64(CUT))
+    elif code == DAMAGED:
+        drop(state, handle, i64(BROKEN))
     else:
         drop(state, handle, i64(EMPTY))
 
@@ -165,6 +171,7 @@ class CuttingElement(Element):
     """A stage that cuts packets; ``mtu`` is the most bytes behind the Ethernet header and tags."""
 
     stage: Stage
+    MAKES = True  # packets of others
 
     def __init__(self, name: str, mtu: int) -> None:
         self.name = name

@@ -14,8 +14,20 @@ from wirespeed.core.element import Element
 from wirespeed.core.number import whole
 from wirespeed.core.packet import Packet, data
 from wirespeed.core.stage import WAITS, Head, Placement, Site, free_box
-from wirespeed.engine.transform.datagram import Datagram
-from wirespeed.engine.transform.datagrams import DROPS, SOURCES, UNFINISHED, Reassembler, expire, let_go, receive
+from wirespeed.engine.transform import shortage
+from wirespeed.engine.transform.datagram import BLOCKS, HELD, Datagram
+from wirespeed.engine.transform.datagrams import (
+    DROPS,
+    SOURCES,
+    UNFINISHED,
+    Reassembler,
+    expire,
+    init,
+    let_go,
+    make_way,
+    receive,
+)
+from wirespeed.engine.transform.shortage import Shortage, lacking
 from wirespeed.errors import GraphError
 from wirespeed.jit.intrinsics import load_handle, stack, store_i64
 from wirespeed.jit.kernel import kernel, stage
@@ -29,7 +41,10 @@ _FRAGMENT = np.int64(FIRST_FRAGMENT | LATER_FRAGMENT)
 _WANT = np.int64(IPV4 | IPV6 | FIRST_FRAGMENT | LATER_FRAGMENT)
 HEADERS = 256  # bytes in which an IP header is looked for where the first segment has fewer
 
-State = layout("ReassembleState", [("head", Head), ("reassembler", Reassembler)])
+MOST_DATAGRAMS = 1 << 14  # under way at once
+USUAL = 64  # segments: a source's share is no less, for nearly so many are a datagram of 64 kB in frames of 1,500 bytes
+
+State = layout("ReassembleState", [("head", Head), ("reassembler", Reassembler), ("shortage", Shortage)])
 
 
 @kernel(inline=True)
@@ -51,6 +66,10 @@ def reassemble_packets(state, burst, n):
     if r.table.length > 0:
         now = monotonic_ns()
         expire(state, r, now)
+    if n > 0:
+        s.shortage.came = 1
+    elif r.held > 0:
+        make_way(state, r, lacking(s.shortage, s.head.cache))
     for i in range(n):
         handle = load_handle(burst + 8 * i)
         if _is_fragment(handle):
@@ -78,6 +97,8 @@ def _wind_up(state):
 class Reassemble(Element):
     """Made by :func:`reassemble`."""
 
+    MAKES = True  # packets of others
+
     def __init__(self, timeout_s: Any, fragments: Any, per_source: Any) -> None:
         self.name = "reassemble"
         if not isinstance(timeout_s, int | float) or isinstance(timeout_s, bool) or not 0 < timeout_s <= 3600:
@@ -86,35 +107,40 @@ class Reassemble(Element):
         self.fragments = whole(fragments, "reassemble: fragments", 2)
         if self.fragments > 1 << 20:
             raise GraphError(f"reassemble: fragments must be at most {1 << 20}, got {fragments}; 4096 is usual")
-        share = max(2, self.fragments // 4) if per_source is None else whole(per_source, "reassemble: per_source", 2)
-        self.per_source = share
+        share = max(self.fragments // 2, min(self.fragments, USUAL))
+        self.per_source = share if per_source is None else whole(per_source, "reassemble: per_source", 2)
 
     def open(self, role: str, workers: int) -> "ReassemblePart":
         """Ready for one run."""
-        return ReassemblePart(self)
+        return ReassemblePart(self, workers)
 
 
 class ReassemblePart:
     """The stage in a run; each worker holds fragments of its own."""
 
-    def __init__(self, element: Reassemble) -> None:
+    def __init__(self, element: Reassemble, workers: int) -> None:
         self.element = element
-        self.holds = element.fragments
+        self.holds = element.fragments * workers
         self._states: list[int] = []
         self._arenas: list[Arena] = []
 
     def place(self, site: Site) -> Placement:
         """This worker's state and table."""
         address = site.state(State)
-        r = State.at(address).reassembler
-        datagrams = max(16, self.element.fragments // 4)
-        arena = Arena(pending.size(Datagram, datagrams) + 4 * SOURCES + LINE, huge=False)
+        state = State.at(address)
+        r, fragments = state.reassembler, self.element.fragments
+        datagrams = min(max(16, fragments // 2), MOST_DATAGRAMS)
+        beside = 4 * SOURCES + 4 * BLOCKS + HELD * fragments + 3 * LINE
+        arena = Arena(pending.size(Datagram, datagrams) + beside, huge=False)
         self._arenas.append(arena)
         table = address + State.offset("reassembler") + Reassembler.offset("table")
         pending.make(arena, table, Datagram, datagrams)
         r.seeds[:] = np.frombuffer(os.urandom(64), np.uint64) | np.uint64(1)
         r.sources = arena.alloc(4 * SOURCES)
-        r.timeout_ns, r.most, r.share = self.element.timeout_ns, self.element.fragments, self.element.per_source
+        r.order, r.fragments = arena.alloc(4 * BLOCKS), arena.alloc(HELD * fragments)
+        r.timeout_ns, r.most, r.share = self.element.timeout_ns, fragments, self.element.per_source
+        init(address + State.offset("reassembler"))
+        state.shortage.reserve = shortage.reserve(site.pool.size)
         self._states.append(address)
         return Placement(reassemble_packets.address, address, DROPS)
 
@@ -142,7 +168,7 @@ def reassemble(timeout_s: float = 30.0, *, fragments: int = 4096, per_source: in
 
     ``timeout_s`` is how long a datagram is waited for from its first fragment that came; ``fragments`` the most that
     are held at once by each worker (those of more than one buffer count as so many), and ``per_source`` those of one
-    address, a quarter when it is None.  Fragments of one datagram must come to the same worker, as they do by their flow
-    hash.
+    address, half of them when it is None.  Fewer are held while the pool has too few packets for others.  Fragments of
+    one datagram must come to the same worker, as they do by their flow hash.
     """
     return Reassemble(timeout_s, fragments, per_source)

@@ -6,7 +6,8 @@
 >>> filter.interpret(program, frame)                 # 0: no match, else how many bytes to keep
 
 ``compile(expression, *, link=1, snaplen=262144, netmask=None, in_kernel=False) -> Program`` compiles for a link type
-(LINKTYPE_*); a fault is a :class:`FilterError` whose message shows the place.  A program that jumps back
+(LINKTYPE_*); a fault is a :class:`FilterError` whose message shows the place, or a :class:`LinkError` where another link
+type may have what is asked for.  A program that jumps back
 (``program.loops``: ``protochain``) is refused by the kernel and runs in the process only; one that asks the kernel
 (``program.ancillary``) runs in the kernel only.  ``interpreter`` has the same as a kernel of ours.
 
@@ -21,9 +22,9 @@ are not the same.
 """
 
 from wirespeed.net.filter.compiler import compile
-from wirespeed.net.filter.error import FilterError
+from wirespeed.net.filter.error import FilterError, LinkError
 from wirespeed.net.filter.interpret import interpret
 from wirespeed.net.filter.names import Names
 from wirespeed.net.filter.program import Instruction, Program
 
-__all__ = ["FilterError", "Instruction", "Names", "Program", "compile", "interpret"]
+__all__ = ["FilterError", "Instruction", "LinkError", "Names", "Program", "compile", "interpret"]

@@ -13,7 +13,7 @@ from wirespeed.net.filter import ethertype as et
 from wirespeed.net.filter import opcode as op
 from wirespeed.net.filter import syntax as tree
 from wirespeed.net.filter.block import Condition, Statement, all_of, both, constant, test
-from wirespeed.net.filter.error import FilterError
+from wirespeed.net.filter.error import FilterError, LinkError
 from wirespeed.net.filter.kind import is_kind
 from wirespeed.net.filter.layers import BEHIND4, BEHIND6, HEADER, PACKET, PAYLOAD, Cell, Layers
 from wirespeed.net.filter.port import FRAGMENT_OFFSET
@@ -150,7 +150,7 @@ class Arithmetic:
         layers = self._layers
         if word == "radio":
             if layers.link not in RADIO:
-                raise FilterError(f"'radio' is not supported on link type {layers.link}; it has no radio information")
+                raise LinkError(f"'radio' is not supported on link type {layers.link}; it has no radio information")
             return PACKET, None
         if word == "link":
             return HEADER, None

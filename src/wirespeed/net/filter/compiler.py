@@ -2,7 +2,7 @@
 
 from wirespeed.net.filter.assemble import assemble, ordered
 from wirespeed.net.filter.block import Block, constant, lead
-from wirespeed.net.filter.error import FilterError
+from wirespeed.net.filter.error import FilterError, LinkError
 from wirespeed.net.filter.generate import Generator
 from wirespeed.net.filter.layers import Layers
 from wirespeed.net.filter.link_type import ETHERNET
@@ -34,6 +34,8 @@ def compile(
     packet's bytes and the kernel tells the interface and the direction.  An expression that no packet can match is an
     error unless ``allow_never``.  ``names`` stand in for the system's databases.  Raises FilterError.
     """
+    if not isinstance(expression, str):
+        raise FilterError(f"a filter: got {expression!r}, wanted an expression such as 'tcp port 80'")
     if not 0 < snaplen < 1 << 32:
         raise FilterError(f"snaplen must be from 1 to 4294967295, got {snaplen}")
     tree = parse(expression)
@@ -51,7 +53,7 @@ def compile(
     else:
         entry = match if condition.always else miss
     if not allow_never and all(block.answer in (None, 0) for block in ordered(entry)):
-        raise FilterError("the expression rejects all packets", expression, 0, len(expression))
+        raise LinkError("the expression rejects all packets", expression, 0, len(expression))
     instructions = assemble(entry)
     if len(instructions) > LONGEST and in_kernel:
         what = f"the program has {len(instructions)} instructions, of which the kernel takes {LONGEST}"

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from wirespeed.net.filter.error import FilterError
-from wirespeed.net.filter.lexer import NUMBER, Token
+from wirespeed.net.filter.lexer import NAME, NUMBER, Token
 
 DEEPEST = 100  # parts within each other, so that no expression exhausts the stack
+DIFFERENCES = ("len-", "length-")
 
 
 class Cursor:
@@ -56,7 +57,17 @@ class Cursor:
         return FilterError(what, self.text, at.start, max(at.end - at.start, 1))
 
     def wanted(self, what: str) -> FilterError:
-        return self.error(f"wanted {what}, got {self.token}")
+        return self.error(f"wanted {what}, got {self.token}{self._hint()}")
+
+    def _hint(self) -> str:
+        """What to write instead of two things that are read otherwise than they look."""
+        before = self._tokens[self._at - 1] if self._at else self.token
+        for token in (self.token, before):
+            if token.kind == NAME and token.text.startswith(DIFFERENCES):
+                return f"; {token.text} is one name: write a difference with spaces, {token.text.replace('-', ' - ')}"
+        if self.token.among(":") and before.end == self.token.start:
+            return "; a port stands apart, as in 'host 10.0.0.1 and port 80', and an IPv6 address has '::' or 8 groups"
+        return ""
 
     @contextmanager
     def deeper(self) -> Iterator[None]:

@@ -8,7 +8,7 @@ from wirespeed.net.filter import ethertype as et
 from wirespeed.net.filter import link_type
 from wirespeed.net.filter import opcode as op
 from wirespeed.net.filter.block import Condition, any_of, both, constant, either, test
-from wirespeed.net.filter.error import FilterError
+from wirespeed.net.filter.error import FilterError, LinkError
 from wirespeed.net.filter.layers import HEADER, KIND, LABEL, LLC, PAYLOAD, PREVIOUS, Layers
 from wirespeed.net.filter.vocabulary import WLAN_DATA, WLAN_TYPE_MASK
 
@@ -65,7 +65,7 @@ def is_kind(layers: Layers, protocol: int) -> Condition:
         family = {et.IP: SOLARIS_INET, et.IPV6: SOLARIS_INET6}.get(protocol)
         return constant(False) if family is None else layers.equal(KIND, 0, 1, family)
     if layers.kind.constant is None or link == "MFR":
-        raise FilterError(f"the protocol above the link layer cannot be told on link type {link}")
+        raise LinkError(f"the protocol above the link layer cannot be told on link type {link}")
     return layers.equal(KIND, 0, 2, limited(protocol, 0xFFFF, "EtherType"))
 
 

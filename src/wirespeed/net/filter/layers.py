@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from wirespeed.net.filter import link_type
 from wirespeed.net.filter import opcode as op
 from wirespeed.net.filter.block import Condition, Statement, all_of, constant, test
-from wirespeed.net.filter.error import FilterError
+from wirespeed.net.filter.error import FilterError, LinkError
 
 PACKET, HEADER, PREVIOUS, LLC, PAYLOAD, PLAIN, KIND, LABEL, BEHIND4, BEHIND6 = range(10)
 IPV6_HEADER = 40
@@ -69,7 +69,7 @@ class Layers:
         self.tag_cell: Cell | None = None  # what a tag in the packet's bytes adds to places, in the kernel
 
     def refuse(self, what: str) -> FilterError:
-        return FilterError(f"{what!r} is not supported on link type {self.link}")
+        return LinkError(f"{what!r} is not supported on link type {self.link}")
 
     def push(self, link: str, header: Place) -> None:
         """Another link layer begins within this one."""
@@ -182,5 +182,5 @@ class Layers:
 
     def _constant(self, place: Place, more: int | None) -> int:
         if place.constant is None or more is None:
-            raise FilterError(f"where the network layer begins is not known on link type {self.link}")
+            raise LinkError(f"where the network layer begins is not known on link type {self.link}")
         return place.constant + more

@@ -45,7 +45,9 @@ _MACS = tuple(
 _NUMBER = re.compile(_N)
 _IPV4 = re.compile(rf"{_N}(?:\.{_N}){{1,3}}")
 _IPV6 = re.compile(r"[0-9A-Fa-f:][0-9A-Fa-f:.xX]*")
-_BROKEN_MAC = re.compile(rf"{_B}:+(?:{_B}:+)+")
+_BROKEN = re.compile(rf"{_B}:+(?:{_B}:+)+")  # what is refused, whatever stands behind it;
+_ADDRESS = re.compile(r"[0-9A-Za-z:.]+")  # and all of what was meant to be an address
+_MAC_BYTES = 6
 _NAME = re.compile(r"[A-Za-z0-9](?:[-_.A-Za-z0-9]*[.A-Za-z0-9])?")
 _ESCAPED = re.compile(r"\\[^ !()\n\t]+")
 _SAME = {"&&": "and", "||": "or", "!": "not", "==": "="}
@@ -102,10 +104,9 @@ def _longest(expression: str, at: int) -> Token:
             if is_ipv6_form(expression[at:stop]):
                 kind, end = IPV6, stop
                 break
-    broken = _BROKEN_MAC.match(expression, at)
+    broken = _BROKEN.match(expression, at)
     if broken and broken.end() > end:
-        what = f"invalid hardware address {broken.group()!r}; write six bytes such as 00:11:22:33:44:55"
-        raise FilterError(what, expression, at, broken.end() - at)
+        raise _no_address(expression, at)
     name = _NAME.match(expression, at)
     if name and name.end() > end:
         kind, end = NAME, name.end()
@@ -115,6 +116,21 @@ def _longest(expression: str, at: int) -> Token:
     if kind < 0:
         raise FilterError(f"the character {expression[at]!r} has no meaning here", expression, at)
     return _token(kind, expression, at, end)
+
+
+def _no_address(expression: str, at: int) -> FilterError:
+    """The error at what has colons but is neither a hardware address nor one of IPv6."""
+    found = _ADDRESS.match(expression, at)
+    assert found
+    text = found.group()
+    six, eight = "six bytes such as 00:11:22:33:44:55", "eight groups, or fewer and '::' once, such as 2001:db8::1"
+    if "::" in text or text.count(":") > _MAC_BYTES:
+        what = f"invalid IPv6 address {text!r}; write {eight}"
+    elif text.count(":") == _MAC_BYTES:
+        what = f"invalid address {text!r}; a hardware address is {six}, one of IPv6 {eight}"
+    else:
+        what = f"invalid hardware address {text!r}; write {six}"
+    return FilterError(what, expression, at, len(text))
 
 
 def _token(kind: int, expression: str, at: int, end: int) -> Token:

@@ -19,8 +19,16 @@ _PROTOCOLS = {"icmp": 1, "igmp": 2, "tcp": et.TCP, "udp": et.UDP, "esp": 50, "ah
 class Names:
     """The system's databases of names; tests and programs with names of their own give another one."""
 
+    def __init__(self) -> None:
+        self._hosts: dict[str, tuple[list[int], list[int]]] = {}
+
     def host(self, name: str) -> tuple[list[int], list[int]]:
-        """The IPv4 and the IPv6 addresses of a host, each sorted; none for an unknown one."""
+        """The IPv4 and the IPv6 addresses of a host, each sorted; none for an unknown one.  A resolver is asked once."""
+        if name not in self._hosts:
+            self._hosts[name] = self._resolved(name)
+        return self._hosts[name]
+
+    def _resolved(self, name: str) -> tuple[list[int], list[int]]:
         try:
             found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):

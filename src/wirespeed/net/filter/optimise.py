@@ -47,16 +47,13 @@ def optimise(entry: Block) -> Block:
     if any(place[way] <= place[block] for block in order for way in block.ways()):
         return entry
     live = _live(order)
-    for block, state in _visit(order):
-        if block.answer is not None:
-            continue
-        after, _ = _run(block.statements, state)
+    for block, _, if_yes, if_no in _visit(order):
         if block.yes:
-            block.yes = _led(block.yes, _along(after, block, True), live)
+            block.yes = _led(block.yes, if_yes, live)
         if block.no:
-            block.no = _led(block.no, _along(after, block, False), live)
+            block.no = _led(block.no, if_no, live)
     entry = _merged(ordered(entry))
-    for block, state in _visit(ordered(entry)):
+    for block, state, _, _ in _visit(ordered(entry)):
         _drop(block, state)
     return entry
 
@@ -72,18 +69,22 @@ def _merged(order: list[Block]) -> Block:
     return instead[order[0]]
 
 
-def _visit(order: list[Block]) -> Iterator[tuple[Block, State]]:
-    """Each block that can be reached, with what is known on all ways to it; a caller may change its ways out."""
+def _visit(order: list[Block]) -> Iterator[tuple[Block, State, State, State]]:
+    """Each block that can be reached, with what is known on all ways to it, and behind it along its two ways out.
+
+    A caller may change where these lead.  What was known at a block is let go with it, for the facts of all blocks of a
+    long expression together are millions.
+    """
     reached: dict[Block, State] = {order[0]: State(("start", "a"), ("start", "x"))}
     for block in order:
-        state = reached.get(block)
+        state = reached.pop(block, None)
         if state is None:
             continue
-        yield block, state
         after, _ = _run(block.statements, state)
-        for way, outcome in ((block.yes, True), (block.no, False)):
+        if_yes, if_no = _along(after, block, True), _along(after, block, False)
+        yield block, state, if_yes, if_no
+        for way, along in ((block.yes, if_yes), (block.no, if_no)):
             if way is not None:
-                along = _along(after, block, outcome)
                 reached[way] = _met(reached[way], along, way) if way in reached else along
 
 

@@ -112,7 +112,9 @@ class _Parser(WordParser):
         if token.kind not in (*IDENTIFIERS, NUMBER):
             raise self.wanted("an address, a name or a number")
         if not qualifiers.given:
-            raise self.error(f"{token} needs a word before it that says what it is, such as 'host' or 'port'")
+            raise self.error(
+                f"{token} needs a word before it that says what it is, such as 'host' or 'port'{self._hint()}"
+            )
         self.take()
         prefix = mask = None
         if token.kind in (IPV4, IPV6) and self.token.among("/"):

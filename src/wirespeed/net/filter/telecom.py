@@ -7,7 +7,7 @@ from wirespeed.net.filter import link_type
 from wirespeed.net.filter import opcode as op
 from wirespeed.net.filter.arithmetic import RELATIONS
 from wirespeed.net.filter.block import Condition, any_of, both
-from wirespeed.net.filter.error import FilterError
+from wirespeed.net.filter.error import LinkError
 from wirespeed.net.filter.kind import ATM_TYPE_MASK, limited
 from wirespeed.net.filter.layers import HEADER, PACKET, Layers
 from wirespeed.net.filter.syntax import Comparison
@@ -66,12 +66,12 @@ def _atm_field(layers: Layers, word: str, value: int, operation: int, positive: 
 
 def _need_atm(layers: Layers, word: str) -> None:
     if layers.link != "SUNATM":
-        raise FilterError(f"'{word}' is supported on link type SUNATM only, not on {layers.link}")
+        raise LinkError(f"'{word}' is supported on link type SUNATM only, not on {layers.link}")
 
 
 def _places(layers: Layers, word: str) -> dict[str, int]:
     if layers.link not in link_type.SS7:
-        raise FilterError(f"'{word}' is supported on SS7 link types only, not on {layers.link}")
+        raise LinkError(f"'{word}' is supported on SS7 link types only, not on {layers.link}")
     return link_type.SS7[layers.link]
 
 

@@ -8,7 +8,7 @@ from wirespeed.net.filter import link_type, tunnel, wlan
 from wirespeed.net.filter import opcode as op
 from wirespeed.net.filter import vocabulary as words
 from wirespeed.net.filter.block import Condition, both, constant, either, test
-from wirespeed.net.filter.error import FilterError
+from wirespeed.net.filter.error import FilterError, LinkError
 from wirespeed.net.filter.host import OFFSETS_MAC, OFFSETS_MAC8, mac8_host, mac_host
 from wirespeed.net.filter.kind import ATM_LLC, ATM_TYPE_MASK, is_kind, limited, previous_check
 from wirespeed.net.filter.layers import HEADER, KIND, LLC, PAYLOAD, Layers
@@ -133,7 +133,7 @@ def _directed(layers: Layers, word: str) -> Condition:
     if layers.link in link_type.JUNIPERS:
         return layers.equal(HEADER, 3, 1, 0 if out else 1, 0x01)
     if not layers.in_kernel:
-        raise FilterError(
+        raise LinkError(
             f"'{word}' is told by the kernel only on link type {layers.link}: not for files and other ports"
         )
     return test([(op.LD | op.ABS | op.H, op.AD_PKTTYPE)], op.JEQ, OUTGOING, positive=out)
@@ -143,7 +143,7 @@ def _interface(layers: Layers, index: int) -> Condition:
     if layers.link == "LINUX_SLL2":
         return layers.equal(HEADER, 4, 4, index)
     if not layers.in_kernel:
-        raise FilterError(
+        raise LinkError(
             f"'ifindex' is told by the kernel only on link type {layers.link}: not for files and other ports"
         )
     return test([(op.LD | op.ABS | op.W, op.AD_IFINDEX)], op.JEQ, index)
@@ -213,7 +213,7 @@ def _value(token: Token, names: dict[str, int], mask: int, called: str) -> int:
 def _pflog(layers: Layers, node: Word) -> Condition:
     """What PF's log says of a packet."""
     if layers.link != "PFLOG":
-        raise FilterError(f"'{node.word}' is supported on link type PFLOG only, not on {layers.link}")
+        raise LinkError(f"'{node.word}' is supported on link type PFLOG only, not on {layers.link}")
     token = node.arguments[0]
     match node.word:
         case "ifname" | "ruleset":

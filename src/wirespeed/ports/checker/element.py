@@ -92,6 +92,11 @@ class Checker(Element):
         return self.result.all
 
     @property
+    def packets(self) -> int:
+        """All that came, whatever they were."""
+        return self.result.packets
+
+    @property
     def received(self) -> int:
         return self.all.received
 
@@ -108,8 +113,41 @@ class Checker(Element):
         return self.all.reordered
 
     @property
+    def extent(self) -> int:
+        return self.all.extent
+
+    @property
+    def too_late(self) -> int:
+        return self.all.too_late
+
+    @property
+    def outliers(self) -> int:
+        return self.all.outliers
+
+    @property
+    def restarts(self) -> int:
+        return self.all.restarts
+
+    @property
+    def early(self) -> int:
+        return self.all.early
+
+    @property
     def corrupt(self) -> int:
         return self.result.corrupt
+
+    @property
+    def foreign(self) -> int:
+        return self.result.foreign
+
+    @property
+    def unlisted(self) -> int:
+        return self.result.unlisted
+
+    @property
+    def streams(self) -> tuple[StreamResult, ...]:
+        """Each stream by itself, in the order of their numbers."""
+        return self.result.streams
 
     @property
     def jitter_ns(self) -> float:
@@ -119,6 +157,10 @@ class Checker(Element):
     def latency(self) -> Histogram:
         """How long packets took; print it to see it."""
         return self.all.latency
+
+    def __str__(self) -> str:
+        """The result, as text."""
+        return str(self.result)
 
 
 def _power_below(number: int) -> int:
@@ -155,7 +197,10 @@ class CheckerPart:
 
     def counters(self) -> dict[str, int | str]:
         """For the report."""
-        return self.checker.result.counters()
+        found = self.checker.result.counters()
+        if "of further streams" in found:
+            found["streams told apart"] = f"at most {self.checker.capacity}; streams= says how many"
+        return found
 
     def close(self) -> None:
         """Hand the result to the checker."""

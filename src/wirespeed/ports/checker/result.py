@@ -13,8 +13,9 @@ class StreamResult:
     """One stream of packets, or several added up; ``number`` is that of the stream, -1 for several.
 
     ``packets`` came with a good trailer, ``received`` counts each number once; ``lost`` numbers lie between the first
-    and the last one seen, and those that are merely on their way are among them. ``extent`` is the largest of a
-    reordered packet. ``jitter_ns`` is that of RFC 3550; of several streams, the largest.
+    and the last one seen, and those that are merely on their way are among them, as are those that came ``too_late``,
+    unless they were duplicates. ``extent`` is the largest of a reordered packet. ``jitter_ns`` is that of RFC 3550; of
+    several streams, the largest.
     """
 
     number: int = -1

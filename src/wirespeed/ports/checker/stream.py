@@ -5,8 +5,11 @@ Theory of operation
 ``next`` is one more than the largest sequence number seen.  A packet that has it, or a larger one, is in order; those
 that were skipped may still come.  A smaller one is *reordered* when it comes for the first time (RFC 4737, 3.3), a
 *duplicate* when it does not: a window of bits, one for each of the last ``window`` numbers, tells.  One that is older
-than the window is *too late*: nobody knows any more whether it came before, so it stays lost.  At any time,
-``lost = next - first - unique``, as far as the numbers go that have been seen.
+than the window is *too late*: nobody knows any more whether it came before, so what was lost stays lost.  One that is
+too late and less than the first number of the stream was not among the lost ones yet, and is one more of them.  So
+``lost`` is ``next - first - unique`` and those, and ``received + lost`` what was sent, as far as has been seen: what was
+lost before the first one and behind the last one nobody can know, and of those before the first one each duplicate
+counts.
 
 The *extent* of a reordered packet is how many packets arrived since the first one that should have come behind it
 (RFC 4737, 4.2.2).  The one that first jumped over a number is noted at that number (``jumped``), so that an extent
@@ -14,8 +17,9 @@ takes no search.
 
 A stream begins at number 0 when the first one seen is within a window of it, else with that one.  A sender that begins
 again, or a number far off because of a damaged packet whose check fits by chance, is told from the rest by what
-follows, as in RTP: an *outlier*, more than 2^32 ahead, or older than the window though sent later than all others, is
-counted and changes nothing, unless the next number comes right behind it; then the stream begins anew there.
+follows, as in RTP: an *outlier*, more than 2^32 ahead, or with a number that has been passed though sent later than all
+others, is counted and changes nothing, unless the next number comes right behind it; then the stream begins anew there.
+A duplicate is no such packet, for it bears the time of the first one.
 
 Whatever a trailer says, no more is done for a packet than a pass over the window, and nothing is allocated.
 
@@ -56,7 +60,7 @@ Stream = layout(
         # counters over all beginnings
         ("packets", "i8"),  # all with a good trailer
         ("bytes", "i8"),
-        ("lost_before", "i8"),  # before the last beginning
+        ("lost_before", "i8"),  # before the last beginning, and before ``first``
         ("unique_before", "i8"),
         ("duplicates", "i8"),
         ("reordered", "i8"),
@@ -164,10 +168,11 @@ def place(s, sequence, time):
     if ahead >= 0 and ahead <= FARTHEST:
         advance(s, sequence, time)
         return True
-    if ahead < 0 and -ahead <= s.window:
-        return fall_back(s, sequence)
     if ahead < 0 and elapsed_48(time, s.newest) <= 0:
+        if -ahead <= s.window:
+            return fall_back(s, sequence)
         s.too_late += 1
+        s.lost_before += i64(sequence < s.first)
         return False
     if not outlier(s, sequence):
         return False

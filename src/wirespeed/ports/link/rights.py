@@ -29,9 +29,12 @@ def missing(*rights: str) -> list[str]:
 def refused(name: str, what: str, *rights: str) -> PortError:
     """The error for a port that may not do ``what``; it names the rights that are missing, and how to get them."""
     lacking = missing(*rights) or list(rights)
+    *others, last = lacking
+    named = f"{', '.join(others)} and {last} are" if others else f"{last} is"
     lower = ",".join(right.lower() for right in lacking)
     return PortError(
         errno.EPERM,
-        f"{name}: no right to {what}: {' and '.join(lacking)} is missing; run as root, or once: "
-        f"setcap {lower}+ep {os.path.realpath(sys.executable)}",
+        f"{name}: no right to {what}: {named} missing; run as root, or give it as an ambient capability (`setpriv "
+        f"--ambient-caps`, AmbientCapabilities= of systemd), or once, which gives it to all programs of all users by this "
+        f"Python: setcap {lower}+ep {os.path.realpath(sys.executable)}",
     )

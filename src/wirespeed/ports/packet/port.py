@@ -39,7 +39,12 @@ class PacketPort(Element):
             options.choice(*FANOUT),
         ),
         "snaplen": Option("bytes", None, "most bytes of each frame, to capture", options.size(1, LARGEST, "128")),
-        "slots": Option("count", "4096", "slots of a worker's ring to receive", options.count(64, 1 << 20, "16k")),
+        "slots": Option(
+            "count",
+            None,
+            "slots of a worker's ring to receive; 16k where memory allows",
+            options.count(64, 1 << 20, "16k"),
+        ),
         "slot": Option("bytes", None, "bytes of a frame that fit into a slot", options.size(64, 1 << 17, "2048")),
         "buffer": Option(
             "bytes", "32MiB", "most bytes of frames that fit no slot", options.size(4096, 1 << 30, "64MiB")

@@ -14,6 +14,11 @@ the frame is cut, and dropped with that reason.
 In front of each frame is a virtio-net header with what the sender left to be done; see :mod:`wirespeed.net.offload`.
 Without offloads it is done here, and what that makes of a super-frame is given before the next slot is looked at.
 
+A frame for a chain may find that the pool has too few packets.  It is tried once more with no other of its burst, whose
+packets may be what it lacks, and then waits; but other ports may keep the pool's packets for good (an xdp port in its
+fill ring), so that is bounded (:mod:`wirespeed.ports.packet.patience`), and those behind it come to their turn.  A frame for
+which there is not one packet waits in the ring, as do all others then; when that is full the kernel drops, and counts.
+
 When the interface has come back as another one, there is another ring (:mod:`wirespeed.ports.packet.rings`); the stage
 goes over to it once the old one has nothing more.
 
@@ -26,7 +31,7 @@ import numpy as np
 from wirespeed.core.chain import alloc_length, copy_in
 from wirespeed.core.free import free_segments
 from wirespeed.core.packet import HEADROOM, PARTIAL, Packet, data, prepend, reset
-from wirespeed.core.pool import alloc_bulk, put_bulk, put_one
+from wirespeed.core.pool import alloc, alloc_bulk, put_bulk, put_one
 from wirespeed.core.stage import FIRST_REASON, Head, count_drops
 from wirespeed.jit.atomics import load_acquire, store_release
 from wirespeed.jit.intrinsics import (
@@ -43,6 +48,7 @@ from wirespeed.jit.libc import sys_readv, sys_receive
 from wirespeed.net.offload import BAD_OFFLOAD, describe
 from wirespeed.ports.frame_stages import can_hold
 from wirespeed.ports.packet.box import Box, empty_box, in_box, take_out, unpack
+from wirespeed.ports.packet.patience import Patience, is_patient
 from wirespeed.ports.packet.rings import Place, adopt
 from wirespeed.ports.packet.slots import COPY, USER, VIRTIO, VLAN, VLAN_TPID_VALID, VLAN_VALID, Slot
 
@@ -59,7 +65,7 @@ DROPS = {
     "cut": "The frame was longer than a slot of the ring, and the socket's buffer had no room for it",
     "no_room": "The frame needs more buffers than the pool has",
     "malformed": "The kernel's ring describes a frame that is not in its slot",
-    "no_packet": "The pool had no packets for the frames that a super-frame was to be cut into",
+    "no_packet": "The pool had too few packets for a long frame, or for those that a super-frame was to be cut into",
 }
 CUT, NO_ROOM, MALFORMED, NO_PACKET = range(FIRST_REASON, FIRST_REASON + len(DROPS))
 
@@ -83,12 +89,16 @@ State = layout(
         (None, 56),
         ("place", Place),  # its first line is written by the control thread; ``at`` is the slot that comes next
         ("bad_offload", "u8"),  # packets whose header said what does not fit them
+        ("skipped", "u8"),  # frames of a kind that is not wanted
+        ("alone", "i8"),  # 1 while the frame that comes next is to have the pool for itself,
+        ("patience", Patience),  # and with it
         ("header", "u1", 16),  # the virtio-net header of a frame that is read from the buffer
         ("box", Box),
         (None, 56),
     ],
 )
 HEADER_AT, BOX_AT, PLACE_AT = State.offset("header"), State.offset("box"), State.offset("place")
+PATIENCE_AT = State.offset("patience")
 assert PLACE_AT % 64 == 0
 
 
@@ -124,13 +134,16 @@ def _is_usual(s, slot, mac, size):
 
 @kernel(inline=True)
 def _copy_frame(dst, src, size, room):
-    """Copy a frame whose slot has ROUND bytes at least and whose buffer ``room``; short ones need no call."""
-    if size <= 64 and room >= 64:
+    """Copy a frame whose slot has ROUND bytes at least and whose buffer ``room``; short ones need no call.
+
+    One copy lies in the other's branch, for of three beside each other LLVM makes one, a call, with a size that varies.
+    """
+    if size <= ROUND and room >= ROUND:
         copy(dst, src, 64)
-    elif size <= 128 and room >= 128:
-        copy(dst, src, 128)
-    elif size <= ROUND and room >= ROUND:
-        copy(dst, src, ROUND)
+        if size > 64:
+            copy(dst + 64, src + 64, 64)
+            if size > 128:
+                copy(dst + 128, src + 128, ROUND - 128)
     else:
         copy(dst, src, size)
 
@@ -140,7 +153,6 @@ def _label(s, slot, p):
     """What the kernel tells of a packet beside its bytes."""
     p.time = i64(slot.sec) * BILLION + i64(slot.nsec)
     p.link = s.link
-    p.wire = slot.len
 
 
 @kernel
@@ -186,8 +198,37 @@ def _put_tag_back(handle, slot):
 
 
 @kernel
-def _take(state, at, handle):
-    """Make a packet of an unusual slot at an address, of ``handle`` if it can; return it, 0 for none, -1 to wait."""
+def _make_chain(cache, spot, size):
+    """Put a chain for ``size`` bytes in the place of the packet at ``spot``; False, and one is there, if it cannot be."""
+    put_one(cache, load_handle(spot))  # the chain may need it
+    handle = alloc_length(cache, size)
+    # What failed has given back what it had, and that to this cache: it is not empty.
+    store_i64(spot, handle if handle != 0 else alloc(cache))
+    return handle != 0
+
+
+@kernel
+def _lack(state, size):
+    """What becomes of a frame of ``size`` bytes for which the pool has too few packets: -1, it waits, or 0, dropped."""
+    s = State(state)
+    if not can_hold(s.head.cache, size):
+        count_drops(state, NO_ROOM, 1)
+        return i64(0)
+    if s.alone == 0:
+        s.alone = 1
+        return i64(-1)
+    if is_patient(state + PATIENCE_AT):
+        return i64(-1)
+    count_drops(state, NO_PACKET, 1)
+    return i64(0)
+
+
+@kernel
+def _take(state, at, spot):
+    """Make a packet of an unusual slot at an address, of the one at ``spot`` or in its place.
+
+    1 when it is there; 0 for none, and -1 when the slot is to wait: then a packet to be used is there as before.
+    """
     s, slot = State(state), Slot(at)
     mac, there, whole = i64(slot.mac), i64(slot.snaplen), i64(slot.len)
     copied = slot.status & u32(COPY) != 0
@@ -199,26 +240,27 @@ def _take(state, at, handle):
             _skip_copy(s)
         if not sound:
             count_drops(state, MALFORMED, 1)
-        elif not skipped:
+        elif skipped:
+            s.skipped += u64(1)
+        else:
             count_drops(state, CUT, 1)
         return i64(0)
     if wanted <= s.room:
-        reset(Packet(handle), wanted)
+        reset(Packet(load_handle(spot)), wanted)
+    elif _make_chain(s.head.cache, spot, wanted):
+        s.patience.since = 0
     else:
-        handle = alloc_length(s.head.cache, wanted)
-        if handle == 0 and can_hold(s.head.cache, wanted):
-            return i64(-1)
-        if handle == 0:
-            if copied:
-                _skip_copy(s)
-            count_drops(state, NO_ROOM, 1)
-            return i64(0)
-    header = at + mac - VIRTIO
+        found = _lack(state, wanted)
+        if found == 0 and copied:
+            _skip_copy(s)
+        return found
+    handle, header = load_handle(spot), at + mac - VIRTIO
     if wanted > there:
         if not _read_copy(state, handle, wanted):
             count_drops(state, CUT, 1)
             if Packet(handle).segments > 1:
                 free_segments(s.head.cache, handle)
+                store_i64(spot, alloc(s.head.cache))  # which has them
             return i64(0)
         header = state + HEADER_AT
     else:
@@ -226,11 +268,12 @@ def _take(state, at, handle):
         if copied:
             _skip_copy(s)
     _label(s, slot, Packet(handle))
+    Packet(handle).wire = slot.len
     if wanted == whole and not describe(handle, header, i64(VIRTIO)):
         s.bad_offload += u64(1)
     if slot.status & u32(VLAN_VALID):
         _put_tag_back(handle, slot)
-    return handle
+    return i64(1)
 
 
 @kernel
@@ -251,6 +294,26 @@ def _finish(state, handle):
 
 
 @kernel
+def _alloc_some(cache, burst, n):
+    """Take packets from a pool that has fewer than ``n``, half as many or less; return how many."""
+    while n > 1:
+        n = n // 2
+        if alloc_bulk(cache, burst, n) > 0:
+            return n
+    return i64(0)
+
+
+@kernel
+def unread(state):
+    """How many frames are still in a worker's ring, and in the one it was to go over to, when none come any more."""
+    s = State(state)
+    n = _filled(s, s.slots)
+    if adopt(state + PLACE_AT):
+        n += _filled(s, s.slots)
+    return n
+
+
+@kernel
 def abandon(state):
     """Free what is still in the box, at the end of a run."""
     empty_box(State(state).head.cache, state + BOX_AT)
@@ -266,11 +329,11 @@ def receive(state, burst, n):
     if n == 0:
         adopt(state + PLACE_AT)
         return i64(0)
-    while n > 1 and alloc_bulk(s.head.cache, burst, n) == 0:
-        n = n // 2  # a pool may be smaller than what waits
-    if n == 1:
-        n = alloc_bulk(s.head.cache, burst, n)
-    size, total, kept, gone = s.slot_size, i64(0), i64(0), i64(0)
+    if s.alone != 0:
+        n = i64(1)
+    if alloc_bulk(s.head.cache, burst, n) == 0:
+        n = _alloc_some(s.head.cache, burst, n)
+    size, total, passed, kept, gone = s.slot_size, i64(0), i64(0), i64(0), i64(0)
     at, end = s.place.ring + s.place.at * size, s.place.ring + s.slots * size
     for _ in range(n):
         slot, handle = Slot(at), load_handle(burst + 8 * kept)
@@ -285,16 +348,15 @@ def receive(state, burst, n):
             total += length
             kept += 1
         else:
-            made = _take(state, at, handle)
+            made = _take(state, at, burst + 8 * kept)
             if made < 0:
                 break
+            s.alone = 0
             if made > 0:
-                if made != handle:
-                    put_one(s.head.cache, handle)
-                    store_i64(burst + 8 * kept, made)
-                total += i64(Packet(made).total)
+                total += i64(Packet(load_handle(burst + 8 * kept)).total)
                 kept += 1
         store_release(slot, "status", u32(0))  # S0
+        passed += 1
         at += size
         if at == end:
             at = s.place.ring
@@ -308,7 +370,8 @@ def receive(state, burst, n):
                     break
             else:
                 store_i64(burst + 8 * (kept - 1), made)
-    s.place.at = (at - s.place.ring) // size
+    passed += s.place.at
+    s.place.at = passed if passed < s.slots else passed - s.slots
     s.head.bytes += u64(total)
     put_bulk(s.head.cache, burst + 8 * kept, n - gone - kept)
     return kept

@@ -15,7 +15,7 @@ class Settings:
     offloads: bool
     fanout: str
     snaplen: int
-    slots: int
+    slots: int | None
     slot: int | None
     buffer: int
     bypass: bool

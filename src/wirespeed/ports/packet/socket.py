@@ -9,6 +9,7 @@ CAP_NET_ADMIN its buffers may be larger than the system's limit.
 import contextlib
 import ctypes
 import os
+import platform
 import socket
 import struct
 from typing import Self
@@ -30,6 +31,10 @@ SO_ATTACH_FILTER, SO_DETACH_FILTER, SO_SNDBUFFORCE, SO_RCVBUFFORCE = 26, 27, 32,
 RAW_HARDWARE = 1 << 6  # SOF_TIMESTAMPING_RAW_HARDWARE, include/uapi/linux/net_tstamp.h
 REFUSE_ALL = struct.pack("=HBBI", 0x06, 0, 0, 0)  # struct sock_filter: return 0
 ETH_P_ALL = 3
+# membarrier(2), for which there is no function in libc.  As a side effect it waits for a grace period of RCU, which what
+# receives packets is a reader of (net/core/dev.c); on a single processor there is nothing to wait for.
+_MEMBARRIER = {"x86_64": 324, "aarch64": 283}.get(platform.machine())
+MEMBARRIER_GLOBAL = 1 << 0  # include/uapi/linux/membarrier.h
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -149,6 +154,12 @@ class PacketSocket:
             unmap_memory(self.ring, self._mapped)
             self.ring = 0
         self._socket.close()
+
+
+def settle() -> None:
+    """Wait until the kernel is done with the packets that it was working on, on any processor."""
+    if _MEMBARRIER:
+        _libc.syscall(_MEMBARRIER, MEMBARRIER_GLOBAL, 0)
 
 
 def hardware_stamps(packet_socket: PacketSocket) -> None:

@@ -13,22 +13,23 @@ apart.
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from wirespeed.core.packet import HEADROOM
 from wirespeed.core.stage import Placement, Site
 from wirespeed.errors import PortError
-from wirespeed.ports.link import rights
 from wirespeed.ports.packet import receive
 from wirespeed.ports.packet.box import room
+from wirespeed.ports.packet.clock import require_clock
 from wirespeed.ports.packet.device import Device
 from wirespeed.ports.packet.receive import PIECES, PLACE_AT, Piece, State
+from wirespeed.ports.packet.ring_size import BEFORE, receiving_ring
 from wirespeed.ports.packet.rings import Rings
 from wirespeed.ports.packet.settings import Settings
 from wirespeed.ports.packet.sink import SERVICE_S, told
-from wirespeed.ports.packet.slots import OUTGOING, Geometry
+from wirespeed.ports.packet.slots import OUTGOING
 from wirespeed.ports.packet.socket import (
     COPY_THRESH,
     ETH_P_ALL,
@@ -39,15 +40,13 @@ from wirespeed.ports.packet.socket import (
     VNET_HDR,
     PacketSocket,
     hardware_stamps,
+    settle,
 )
 from wirespeed.ports.packet.statistics import READ_S, Statistics
 
 if TYPE_CHECKING:
     from wirespeed.ports.filter.expression import Filter
 
-BEFORE = 128  # most bytes that the kernel writes before a frame
-SLOT = BEFORE + 1518 + 8  # a frame of 1,500 bytes with its tags
-LARGE_SLOT, LARGE_SLOTS = BEFORE + (1 << 16) + 64, 256  # where the buffer for large frames may not be large
 SKIPPED = {"in": 1 << OUTGOING, "out": 0xFF & ~(1 << OUTGOING), "both": 0}
 # include/uapi/linux/if_packet.h
 FANOUT = {"hash": 0, "lb": 1, "cpu": 2, "rnd": 4, "qm": 5, "defrag": 0x8000}
@@ -60,10 +59,11 @@ class SourcePart:
     def __init__(self, settings: Settings, workers: int) -> None:
         self.settings = settings
         self.device = Device(settings.name, settings.netns)
-        self.geometry = _geometry(settings)
+        self.geometry = receiving_ring(settings, workers)
         self.statistics = Statistics()
         self._filter: Filter | None = None
         self._begun = False
+        self._unread = 0
         self._lock = Lock()
         self._addresses: list[int] = []
         self._last_read = time.monotonic()
@@ -71,6 +71,8 @@ class SourcePart:
         with ExitStack() as undo:
             undo.callback(self.device.close)
             self.device.find()
+            if settings.hardware_time:
+                require_clock(settings.name, settings.netns)
             self._rings = Rings(self._open(workers))
             undo.pop_all()
 
@@ -141,6 +143,7 @@ class SourcePart:
     def place(self, site: Site) -> Placement:
         """This worker's copy, with its own socket; the first one has all begin to receive."""
         receive.abandon.compile("(int64,)")  # now, and not at the end
+        receive.unread.compile("(int64,)")
         if not self._begun:
             self._begin(self._rings.sockets)
             self._begun = True
@@ -194,6 +197,7 @@ class SourcePart:
         with self._lock:
             self._sum_up()
             said = {"kernel_packets": self.statistics.packets, "kernel_drops": self.statistics.drops} | self._sums
+            said["unread"] = self._unread
             return {name: value for name, value in said.items() if value} | told(self.device)
 
     def _sum_up(self) -> None:
@@ -203,22 +207,24 @@ class SourcePart:
             states = [State.at(address) for address in self._addresses]
             self._sums["bad_offload"] = sum(int(state.bad_offload) for state in states)
             self._sums["segments"] = sum(int(state.box.segments) for state in states)
+            self._sums["skipped"] = sum(int(state.skipped) for state in states)
 
     def close(self) -> None:
-        """Close the sockets.  What is in their rings still is lost, as what comes after the end is."""
+        """Close the sockets.  What is in their rings still is lost, and counted; what comes after the end is not."""
         with self._lock:
+            self._stop_receiving()
             self._sum_up()
             for address in self._addresses:
+                self._unread += receive.unread(address)
                 receive.abandon(address)
             self._addresses = []
             self._rings.close()
             self.device.close()
 
-
-def _geometry(settings: Settings) -> Geometry:
-    """How large slots are, and how many there are."""
-    if settings.slot is not None:
-        return Geometry.of(settings.slots, settings.slot + BEFORE)
-    if rights.has("CAP_NET_ADMIN"):
-        return Geometry.of(settings.slots, SLOT)
-    return Geometry.of(min(settings.slots, LARGE_SLOTS), LARGE_SLOT)
+    def _stop_receiving(self) -> None:
+        """Have nothing more come into the rings; what came before is there, and counted."""
+        if self._addresses:
+            for each in self._rings.sockets:
+                with suppress(OSError):
+                    each.be_deaf()
+            settle()

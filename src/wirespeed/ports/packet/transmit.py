@@ -16,9 +16,8 @@ be written into it; and when it has more than 64 kB: of such a one from a progra
 out, lets it pass uncut, and finds at the other end that it has no length (``ipv6_gso_segment``, seen in 6.18).
 
 What the kernel did not take of a burst is taken back out of the ring, and refused: the worker offers it again.  But an
-interface may refuse a packet each time, as a veth does when the other end's MTU is lower, and never say so.  Waiting
-for one packet is therefore bounded: after PATIENCE_NS without one that was taken it is dropped, and for ten times as
-long the port has no patience with others, so that at most a tenth of the time is waited in vain.
+interface may refuse a packet each time, as a veth does when the other end's MTU is lower, and never say so.  So waiting
+for one packet is bounded (:mod:`wirespeed.ports.packet.patience`).
 
 Thread rules: the state is its worker's; ``up`` and ``mtu`` are written by the control thread, each alone.
 
@@ -34,11 +33,12 @@ from wirespeed.jit.atomics import load_acquire, store_release
 from wirespeed.jit.intrinsics import copy, load_be16, load_handle, move, store_u16, store_u64
 from wirespeed.jit.kernel import kernel, stage
 from wirespeed.jit.layout import layout
-from wirespeed.jit.libc import monotonic_ns, sys_send, sys_writev
+from wirespeed.jit.libc import sys_send, sys_writev
 from wirespeed.net.excerpt import is_alone
 from wirespeed.net.offload import announce
 from wirespeed.net.virtio_net import GSO_NONE, VirtioNetHeader
 from wirespeed.ports.packet.box import Box, empty_box, in_box, unpack
+from wirespeed.ports.packet.patience import Patience, is_patient
 from wirespeed.ports.packet.receive import PIECES, Piece
 from wirespeed.ports.packet.rings import Place, adopt
 from wirespeed.ports.packet.slots import HEADER, SEND_REQUEST, VIRTIO, VLAN, WRONG_FORMAT, Slot
@@ -47,7 +47,6 @@ u16, u32, i64, u64 = np.uint16, np.uint32, np.int64, np.uint64
 BEFORE = HEADER + VIRTIO  # bytes of a slot before its frame
 PIECE = Piece.size
 MOST_SUPER = 0xFFFF  # bytes behind the link header of the largest super-frame that the kernel takes from us
-PATIENCE_NS = 1_000_000
 ROUND = 128  # bytes that are copied whatever is in them, where there is room for as many
 EAGAIN, EINVAL, EMSGSIZE, ENETDOWN, ENOBUFS, ENODEV, ENXIO = 11, 22, 90, 100, 105, 19, 6
 
@@ -83,8 +82,7 @@ State = layout(
         (None, 48),
         ("place", Place),  # its first line is written by the control thread; ``at`` is the slot that comes next
         # written by the worker
-        ("refused_since", "i8"),  # when the packet that waits was refused first, or 0
-        ("impatient_until", "i8"),
+        ("patience", Patience),  # with the packet that was refused
         ("blocked", "i8"),  # 1 when the latest packet was refused
         ("header", "u1", 16),  # the virtio-net header of a packet that is sent without the ring
         ("box", Box),
@@ -94,6 +92,7 @@ State = layout(
     ],
 )
 HEADER_AT, BOX_AT, PLACE_AT = State.offset("header"), State.offset("box"), State.offset("place")
+PATIENCE_AT = State.offset("patience")
 assert State.offset("up") % 64 == 0 and PLACE_AT % 64 == 0
 
 
@@ -115,10 +114,10 @@ def _write(handle, at, size, space):
     to, source = at + BEFORE, data(p)
     # Bounds: what is read behind the frame is in the packet's own buffer, what is written in the slot.
     room = min(i64(p.capacity) - i64(p.data), space)
-    if size <= 64 and room >= 64:
+    if size <= ROUND and room >= ROUND:  # in one another, as where frames are received
         copy(to, source, 64)
-    elif size <= ROUND and room >= ROUND:
-        copy(to, source, ROUND)
+        if size > 64:
+            copy(to + 64, source + 64, ROUND - 64)
     else:
         copy(to, source, size)
     Slot(at).len = u32(size + VIRTIO)
@@ -163,25 +162,10 @@ def _fill(s, burst, n):
 
 
 @kernel
-def _is_patient(s):
-    """Whether to wait for a packet that was refused; see the module."""
-    now = monotonic_ns()
-    if now < s.impatient_until:
-        return False
-    if s.refused_since == 0:
-        s.refused_since = now
-    if now - s.refused_since < PATIENCE_NS:
-        return True
-    s.refused_since = 0
-    s.impatient_until = now + 10 * PATIENCE_NS
-    return False
-
-
-@kernel
 def _refuse(state):
     """What becomes of a packet that the kernel did not take now: 0, to be offered again, or 1, dropped."""
     s = State(state)
-    if _is_patient(s):
+    if is_patient(state + PATIENCE_AT):
         s.blocked = 1
         return i64(0)
     _count(state, NO_ROOM, i64(1))
@@ -204,7 +188,7 @@ def _take_back(state, n, error):
         store_release(slot, "status", u32(0))
         number = number + 1 if number + 1 < s.slots else i64(0)
     if taken > 0:
-        s.refused_since = 0
+        s.patience.since = 0
     if wrong:
         _count(state, REFUSED, i64(1))
         return taken + 1
@@ -231,7 +215,7 @@ def _kick(state, n):
     # The slots are taken in order.
     if load_acquire(Slot(s.place.ring + last * s.slot_size), "status") & u32(SEND_REQUEST | WRONG_FORMAT) != 0:
         return _take_back(state, n, error)
-    s.refused_since = 0
+    s.patience.since = 0
     s.place.at = last + 1 if last + 1 < s.slots else i64(0)
     return n
 
@@ -322,7 +306,7 @@ def _send_alone(state, handle):
         return i64(1)
     done = sys_writev(s.other, s.pieces, n)
     if done >= 0:
-        s.refused_since = 0
+        s.patience.since = 0
         s.head.bytes += u64(p.total)
     elif done == -EMSGSIZE:
         _count(state, TOO_LONG, i64(1))

@@ -21,6 +21,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from threading import RLock
 
+from wirespeed.ports.link import forks
 from wirespeed.ports.tap.present import Gone, Present, Settings
 
 log = logging.getLogger("wirespeed")
@@ -62,6 +63,7 @@ class Device:
         self._mac = settings.mac  # that it has, so that its neighbours need not learn another when it is made again
         self._drops = 0  # of devices that are gone
         self.told = Told(self._present.name, self._present.offloads)
+        forks.register(self)
 
     def start(self) -> None:
         """Have packets come: set it up, unless that was done."""
@@ -142,7 +144,16 @@ class Device:
             if not self.roles and self.fds:
                 if self._present is not None:
                     self._tell(self._present, 0)
+                    self._present.remove()
                     self._present.close()
                 self._undo.close()
                 self.fds = []
             return not self.roles
+
+    def let_go(self) -> None:
+        """Close the queues in a forked child, without the lock, which a thread of the parent's may hold for ever here."""
+        self.roles.clear()
+        fds, self.fds = self.fds, []
+        self._undo.pop_all()
+        for fd in fds:
+            os.close(fd)

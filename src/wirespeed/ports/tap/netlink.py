@@ -17,7 +17,7 @@ from wirespeed.ports.link.rights import refused
 from wirespeed.ports.link.watch import ATTRIBUTE, HEADER, LINK, NETLINK_ROUTE, RTM_NEWLINK
 
 Address = ipaddress.IPv4Interface | ipaddress.IPv6Interface
-NLMSG_ERROR, RTM_GETLINK, RTM_NEWADDR = 2, 18, 20
+NLMSG_ERROR, RTM_DELLINK, RTM_GETLINK, RTM_NEWADDR = 2, 17, 18, 20
 NLM_F_REQUEST, NLM_F_ACK, NLM_F_REPLACE, NLM_F_CREATE = 0x1, 0x4, 0x100, 0x400
 IFLA_ADDRESS, IFLA_MTU, IFLA_STATS64, IFLA_NET_NS_FD = 1, 4, 23, 28
 IFA_ADDRESS, IFA_LOCAL, IFA_F_NODAD = 1, 2, 0x02
@@ -64,6 +64,10 @@ class Netlink:
         flags, mask = (IFF_UP if up else 0), (IFF_UP if up is not None else 0)
         body = LINK.pack(socket.AF_UNSPEC, 0, 0, index, flags, mask) + attributes
         self._ask(name, "change an interface", RTM_NEWLINK, NLM_F_ACK, body)
+
+    def delete(self, name: str, index: int) -> None:
+        """Delete an interface."""
+        self._ask(name, "delete an interface", RTM_DELLINK, NLM_F_ACK, LINK.pack(socket.AF_UNSPEC, 0, 0, index, 0, 0))
 
     def add_address(self, name: str, index: int, address: Address) -> None:
         """Give an interface an address of the kernel's; one that it has already is no error."""

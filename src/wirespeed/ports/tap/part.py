@@ -12,6 +12,7 @@ from wirespeed.core.packet import HEADROOM
 from wirespeed.core.packet_pool import ROOM
 from wirespeed.core.stage import MAX_BURST, Placement, Site
 from wirespeed.errors import GraphError, PortError
+from wirespeed.ports.packet.box import room
 from wirespeed.ports.tap import receive, transmit
 from wirespeed.ports.tap.batch import Batch, BatchMemory
 from wirespeed.ports.tap.device import Device
@@ -185,6 +186,7 @@ class SinkPart(TapPart):
     def place(self, site: Site) -> Placement:
         """This worker's queue."""
         self.device.start()
+        transmit.abandon.compile("void(int64)")  # now, and not at the end
         address = site.state(transmit.State)
         state = transmit.State.at(address)
         state.fd = self.device.fds[site.worker]
@@ -193,8 +195,16 @@ class SinkPart(TapPart):
         state.batch = self._batch(state.fd)
         state.answers = Batch.at(state.batch).results if state.batch else site.arena.alloc(8 * MAX_BURST)
         state.taken = site.arena.alloc(8 * MAX_BURST)
+        state.box.frames = room(site)
         self._states.append(address)
         return Placement(transmit.transmit.address, address, transmit.DROPS)
 
     def _counters(self) -> Counters:
-        return super()._counters() | {"again": self._sum(transmit.State, "again")}
+        segments = sum(int(transmit.State.at(address).box.segments) for address in self._states)
+        return super()._counters() | {"again": self._sum(transmit.State, "again"), "segments": segments}
+
+    def close(self) -> None:
+        """Drop what the kernel did not take, too."""
+        for address in self._states:
+            transmit.abandon(address)
+        super().close()

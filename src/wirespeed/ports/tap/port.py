@@ -40,6 +40,16 @@ def interfaces(value: Any) -> tuple[Address, ...]:
     return found
 
 
+def interface_mac(value: Any) -> int:
+    """Parse an Ethernet address that an interface can have."""
+    found = options.mac_address(value)
+    if found == 0 or found >> 40 & 1:
+        raise Wanted(
+            "the address of one interface, no group's (whose first octet is odd) and not zero", "02:00:00:00:00:01"
+        )
+    return found
+
+
 def account(of: Any, known: Any) -> Any:
     """A parser of users or groups, by number or by name."""
 
@@ -77,7 +87,7 @@ class TapPort(Element):
         "offloads": Option("yes/no", "yes", "take packets of up to 64 kB and unfinished checksums", options.flag),
         "up": Option("yes/no", "yes", "set the interface up", options.flag),
         "address": Option("addresses", None, "give the kernel's side addresses, such as 10.0.0.1/24", interfaces, True),
-        "mac": Option("address", None, "its Ethernet address", options.mac_address),
+        "mac": Option("address", None, "its Ethernet address", interface_mac),
         "mtu": Option("bytes", None, "its MTU", options.size(68, MOST_MTU, "1500")),
         "persist": Option("yes/no", None, "have it stay when the run ends, or no longer", options.flag),
         "owner": Option("user", None, "who may open it without rights", account("user", pwd.getpwnam)),
@@ -96,7 +106,9 @@ class TapPort(Element):
 
     def open(self, role: str, workers: int) -> "SourcePart | SinkPart":
         """Open the device, or share the one that is open for the other role.  Raises :class:`PortError`."""
-        device = self._device or Device(self.settings, workers)
+        device = self._device
+        if device is None or not device.fds:  # in a forked child it has let go of its parent's
+            device = Device(self.settings, workers)
         if device.n != workers:
             raise GraphError(f"{self.name} is open with {device.n} queues, got {workers} workers; end the other run")
         part = SourcePart(self, device) if role == "source" else SinkPart(self, device)

@@ -50,7 +50,7 @@ class Present:
             handed = settings.move_to is not None and _exists(name, settings.move_to)
             if handed:
                 self._named = settings.move_to
-            self.fds, self.name = queue.open_queues(settings.kind, name, n, self._named)
+            self.fds, self.name, self._made = queue.open_queues(settings.kind, name, n, self._named)
             for fd in self.fds:
                 undo.callback(os.close, fd)
             queue.off_filter(self.fds[0])  # one that a killed process left on a persistent device
@@ -144,6 +144,18 @@ class Present:
             return self._netlink.dropped(self.name, self.index) - self._before
         except OSError:
             return 0
+
+    def remove(self) -> None:
+        """Delete a device that was made by us and is not to stay: a process that was forked may have its queues as well."""
+        with suppress(OSError), ExitStack() as undo:
+            if not self._made or queue.is_persistent(self.fds[0]):
+                return
+            fd = queue.namespace_of(self.fds[0])
+            if fd is not None:
+                undo.callback(os.close, fd)
+                here, name = f"/proc/self/fd/{fd}", queue.name_of(self.fds[0])
+                with Netlink(here) as netlink, Interface(name or self.name, here) as interface:
+                    netlink.delete(self.name, interface.index)
 
     def close(self) -> None:
         """Close all but the descriptors of the queues."""

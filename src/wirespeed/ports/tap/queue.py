@@ -29,7 +29,8 @@ HEADER = 12  # bytes of the virtio-net header of virtio 1 before each packet
 TUNSETIFF, TUNSETPERSIST, TUNSETOWNER, TUNSETGROUP = 0x400454CA, 0x400454CB, 0x400454CC, 0x400454CE
 TUNSETOFFLOAD, TUNGETIFF, TUNSETVNETHDRSZ, TUNSETVNETLE = 0x400454D0, 0x800454D2, 0x400454D8, 0x400454DC
 TUNDETACHFILTER, TUNGETDEVNETNS = 0x401054D6, 0x54E3
-IFF_TUN, IFF_TAP, IFF_MULTI_QUEUE, IFF_NO_PI, IFF_VNET_HDR = 0x1, 0x2, 0x100, 0x1000, 0x4000
+IFF_TUN, IFF_TAP, IFF_MULTI_QUEUE, IFF_PERSIST, IFF_NO_PI, IFF_VNET_HDR = 0x1, 0x2, 0x100, 0x800, 0x1000, 0x4000
+IFF_TUN_EXCL = 0x8000
 TUN_F_CSUM, TUN_F_TSO, TUN_F_USO = 0x1, 0x2 | 0x4 | 0x8, 0x20 | 0x40  # for IPv4, IPv6 and, of TCP, with ECN
 # What is asked for, best first: kernels before 6.2 refuse to join datagrams of UDP.
 WANTED = (TUN_F_CSUM | TUN_F_TSO | TUN_F_USO, TUN_F_CSUM | TUN_F_TSO, TUN_F_CSUM, 0)
@@ -38,10 +39,11 @@ KINDS = {"tap": IFF_TAP, "tun": IFF_TUN}
 
 
 class Queues(NamedTuple):
-    """The descriptors of a device, one a queue, and the device's name."""
+    """The descriptors of a device, one a queue, the device's name, and whether it was made for them."""
 
     fds: list[int]
     name: str
+    made: bool
 
 
 def open_queues(kind: str, name: str, n: int, netns: str | None) -> Queues:
@@ -53,12 +55,12 @@ def open_queues(kind: str, name: str, n: int, netns: str | None) -> Queues:
     several = IFF_MULTI_QUEUE if n > 1 else 0
     with contextlib.ExitStack() as undo, inside(netns):
         try:
-            fd, real = _attach(kind, name, flags | several, undo)
+            fd, real, made = _attach_first(kind, name, flags | several, undo)
         except PortError as error:
             if error.errno != errno.EINVAL:
                 raise
             # An existing device has one queue or may have several, and wants to be opened as what it is.
-            fd, real = _attach(kind, name, flags | several ^ IFF_MULTI_QUEUE, undo)
+            fd, real, made = *_attach(kind, name, flags | several ^ IFF_MULTI_QUEUE, undo), False
             if n > 1:
                 raise PortError(
                     errno.EINVAL,
@@ -69,7 +71,17 @@ def open_queues(kind: str, name: str, n: int, netns: str | None) -> Queues:
         while len(fds) < n:
             fds.append(_attach(kind, real, flags | several, undo)[0])
         undo.pop_all()
-        return Queues(fds, real)
+        return Queues(fds, real, made)
+
+
+def _attach_first(kind: str, name: str, flags: int, undo: contextlib.ExitStack) -> tuple[int, str, bool]:
+    """The first queue of a device; whether that is made by it is told by asking for one that is not there yet first."""
+    try:
+        return *_attach(kind, name, flags | IFF_TUN_EXCL, undo), True
+    except PortError as error:
+        if error.errno != errno.EBUSY:
+            raise
+    return *_attach(kind, name, flags, undo), False
 
 
 def _attach(kind: str, name: str, flags: int, undo: contextlib.ExitStack) -> tuple[int, str]:
@@ -141,6 +153,12 @@ def name_of(fd: int) -> str | None:
     except OSError:
         return None
     return os.fsdecode(answer[:NAME_SIZE].rstrip(b"\0"))
+
+
+def is_persistent(fd: int) -> bool:
+    """Whether a queue's device stays without its queues."""
+    _, flags = REQUEST.unpack(fcntl.ioctl(fd, TUNGETIFF, bytes(REQUEST.size)))
+    return bool(flags & IFF_PERSIST)
 
 
 def namespace_of(fd: int) -> int | None:

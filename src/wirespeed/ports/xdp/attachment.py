@@ -2,20 +2,22 @@
 
 Native programs, which the driver runs before it makes anything of a frame, are tried before generic ones, and programs
 that can have frames in several buffers before those that cannot.  The link is a descriptor of this process, so nothing is left
-attached when it is killed.
+attached when it is killed.  At the usual end the program is taken off by a request, for a process that was forked
+meanwhile may have the link as well.
 
 *Source:* Documentation/networking/af_xdp.rst, include/uapi/linux/if_link.h; bpf(2).
 """
 
+import contextlib
 import errno
 import os
 from collections.abc import Sequence
 
 from wirespeed.errors import PortError
-from wirespeed.ports.link import rights
+from wirespeed.ports.link import forks
 from wirespeed.ports.link.interface import Interface
 from wirespeed.ports.link.namespace import inside
-from wirespeed.ports.xdp import bpf
+from wirespeed.ports.xdp import bpf, permission
 from wirespeed.ports.xdp.program import Rule, program
 
 # include/uapi/linux/if_link.h
@@ -30,9 +32,11 @@ class Attachment:
     def __init__(self, interface: Interface, how: str, take: Sequence[Rule] | None, leave: Sequence[Rule]) -> None:
         self.name = f"xdp:{interface.name}"
         self._fds: list[int] = []
+        self._link = -1
         self.mode = ""
         self.several = False
         index = interface.index
+        forks.register(self)
         try:
             self.map_fd = self._kept(bpf.make_socket_map(MOST_QUEUES))
             self._attach(index, interface, how, program(self.map_fd, take, leave))
@@ -52,7 +56,7 @@ class Attachment:
             for flags, fd in programs.items():
                 try:
                     with inside(interface.netns):
-                        self._kept(bpf.attach(fd, index, FLAGS[mode]))
+                        self._link = self._kept(bpf.attach(fd, index, FLAGS[mode]))
                     self.mode, self.several = mode, flags != 0
                     return
                 except OSError as error:
@@ -73,7 +77,7 @@ class Attachment:
                 f"`ip link set dev {interface.name} xdp off` takes one off that no program holds"
             )
         elif code in (errno.EPERM, errno.EACCES):
-            return rights.refused(self.name, "load and attach an XDP program", "CAP_BPF", "CAP_NET_ADMIN")
+            return permission.refused(self.name, "load and attach an XDP program", True)
         elif code == errno.ERANGE:
             text = f"its MTU of {interface.mtu} is too large for native XDP; set a smaller one, or use attach=generic"
         elif code == errno.EOPNOTSUPP:
@@ -86,5 +90,13 @@ class Attachment:
 
     def close(self) -> None:
         """Take the program off.  Closing twice is harmless."""
+        if self._link >= 0:
+            with contextlib.suppress(OSError):  # the interface is gone, or the kernel only knows the end of a link
+                bpf.detach(self._link)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close the descriptors."""
+        self._link = -1
         while self._fds:
             os.close(self._fds.pop())

@@ -16,7 +16,7 @@ from wirespeed.jit.machine import ARCHITECTURE
 # arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h
 SYSCALL = {"x86_64": 321}.get(ARCHITECTURE, 280)
 # enum bpf_cmd
-MAP_CREATE, MAP_UPDATE_ELEM, PROG_LOAD, LINK_CREATE = 0, 2, 5, 28
+MAP_CREATE, MAP_UPDATE_ELEM, PROG_LOAD, LINK_CREATE, LINK_DETACH = 0, 2, 5, 28, 34
 MAP_TYPE_XSKMAP = 17  # enum bpf_map_type
 PROG_TYPE_XDP = 6  # enum bpf_prog_type
 ATTACH_XDP = 37  # BPF_XDP of enum bpf_attach_type
@@ -81,3 +81,8 @@ def _last_line(said: bytes) -> str:
 def attach(program_fd: int, ifindex: int, flags: int) -> int:
     """A descriptor of the link that attaches a program to an interface of the caller's network namespace."""
     return _call(LINK_CREATE, LINK.pack(program_fd, ifindex, ATTACH_XDP, flags))
+
+
+def detach(link_fd: int) -> None:
+    """Take a link's program off its interface, whoever has the link open as well."""
+    _call(LINK_DETACH, struct.pack("=I", link_fd))

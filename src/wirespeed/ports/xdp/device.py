@@ -13,10 +13,13 @@ Thread rules: everything here is the control thread's, but for what is said at t
 """
 
 import errno
+import logging
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.core.stage import Site
 from wirespeed.errors import PortError
+from wirespeed.net.link import LINKTYPE_ETHERNET
+from wirespeed.ports.link import forks
 from wirespeed.ports.link.interface import Interface
 from wirespeed.ports.link.watch import Change, Watch
 from wirespeed.ports.xdp.attachment import Attachment
@@ -26,6 +29,7 @@ from wirespeed.ports.xdp.queue import Queue
 if TYPE_CHECKING:
     from wirespeed.ports.xdp.port import XdpPort
 
+log = logging.getLogger("wirespeed")
 PATIENCE_S = 2.0  # for a queue whose socket was closed just before: the kernel tidies up behind it later
 COUNTERS = {
     "source": ("rx_dropped", "rx_ring_full", "rx_fill_ring_empty_descs", "rx_invalid_descs", "starved", "invalid"),
@@ -45,6 +49,8 @@ class Device:
         self.closed = False
         self.queues: list[Queue] = []
         self.link_changes = 0
+        self._returns = 0  # times that it was gone and came back
+        self._called = port.target
         self._trouble = ""  # why an interface that was gone could not be opened again
         self._roles: set[str] = set()
         self.joined: set[str] = set()
@@ -53,9 +59,10 @@ class Device:
         self._channels = channels(port.target, port.netns)
         with Interface(port.target, port.netns) as interface:
             self.index, self.mtu, self.up = interface.index, interface.mtu, interface.is_up
-            if interface.link != 1:
+            if interface.link != LINKTYPE_ETHERNET:
                 raise PortError(errno.EPFNOSUPPORT, f"{port.name}: AF_XDP wants an Ethernet interface")
         self._watch = Watch(port.netns)
+        forks.register(self)
 
     def join(self, role: str) -> None:
         """Open it in a role."""
@@ -68,6 +75,8 @@ class Device:
         try:
             if role == "source" or self.port.mode == "zerocopy":
                 self._attach()
+            if role == "source" and self._left:
+                log.warning("%s: %s", self.port.name, self._advice())
         except BaseException:
             self.leave(role)
             raise
@@ -76,6 +85,19 @@ class Device:
         with Interface(self.port.target, self.port.netns) as interface:
             self._attachment = Attachment(interface, self.port.attach, self.port.take, self.port.leave)
         self._mode = self._attachment.mode
+
+    @property
+    def _left(self) -> int:
+        """Queues that receive, and that no worker of ours has."""
+        return max(0, self._channels - self.port.queue - self.workers) + min(self.port.queue, self._channels)
+
+    def _advice(self) -> str:
+        """What is said of queues that are left to the kernel, whose frames one may miss."""
+        return (
+            f"{self._left} of {self._channels} queues {'is' if self._left == 1 else 'are'} left to the kernel, with all "
+            f"frames that arrive there; run with {self._channels} workers from queue 0 on, or give the interface fewer "
+            "queues with `ethtool -L`"
+        )
 
     @property
     def map_fd(self) -> int:
@@ -126,8 +148,9 @@ class Device:
 
     def _note(self, change: Change) -> None:
         if change.gone:
-            self.link_changes += 1
+            self.link_changes += self.up
             self.index, self.up = 0, False
+            log.warning("%s: it is gone; it is opened again as soon as it is there", self.port.name)
             for queue in self.queues:
                 queue.retire()
             if self._attachment is not None:
@@ -135,7 +158,7 @@ class Device:
                 self._attachment = None
         else:
             self.link_changes += change.is_up != self.up
-            self.up, self.mtu = change.is_up, change.mtu
+            self.up, self.mtu, self._called = change.is_up, change.mtu, change.name or self._called
         self._tell()
 
     def _tell(self) -> None:
@@ -149,6 +172,7 @@ class Device:
                 if not interface.exists():
                     return
                 self.index, self.mtu, self.up = interface.index, interface.mtu, interface.is_up
+                self._called = self.port.target
             if self._mode:
                 self._attach()
             for queue in self.queues:
@@ -164,21 +188,23 @@ class Device:
                 self._attachment = None
             return
         self._trouble = ""
-        self.link_changes += 1
+        self._returns += 1
+        self.link_changes += self.up
+        log.warning("%s: it is there again", self.port.name)
         self._tell()
 
     def counters(self, role: str) -> dict[str, Any]:
-        """What the kernel and the sockets counted, for one role."""
+        """What the kernel and the sockets counted, for one role, without what is 0."""
         every = [queue.counters() for queue in self.queues]
         found: dict[str, Any] = {name: sum(c.get(name, 0) for c in every) for name in COUNTERS[role]}
         if role == "source":
             found["kernel_drops"] = found["rx_dropped"] + found["rx_ring_full"]
             found["program"] = self._mode
-            found["queues_left"] = max(0, self._channels - self.port.queue - self.workers)
-        found["link_changes"] = self.link_changes
-        if self._trouble:
-            found["trouble"] = self._trouble
-        return found
+            found["queues_left"] = self._left
+        found |= {"link_changes": self.link_changes, "returns": self._returns, "trouble": self._trouble}
+        if self._called != self.port.target:
+            found["renamed"] = self._called
+        return {name: value for name, value in found.items() if value}
 
     def leave(self, role: str) -> None:
         """Close it in a role; the last one closes the device.  Closing twice is harmless."""
@@ -196,3 +222,11 @@ class Device:
         for queue in self.queues:
             queue.close()
         self._watch.close()
+
+    def let_go(self) -> None:
+        """In a forked child it is closed; the sockets and the program let go by themselves."""
+        if not self.closed:
+            self.closed = True
+            self._roles.clear()
+            for queue in self.queues:
+                queue.let_go()

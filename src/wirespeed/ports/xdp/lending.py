@@ -21,6 +21,7 @@ from wirespeed.ports.xdp.ring import (
     BATCH,
     CONTINUED,
     DESCRIPTOR,
+    LAST,
     OFFSET_SHIFT,
     OURS,
     PART,
@@ -50,12 +51,9 @@ def unsent(s):
 
 
 @kernel(inline=True)
-def held(s):
-    """Frames that are not sent yet, as far as can be told: of zero-copy sockets those that are not completed.
-
-    Others are copied when the kernel looks at them, and need not be waited for.
-    """
-    return s.sending if s.zero_copy != 0 else s.tx.length - free_slots(s.tx)
+def is_looked_at(s):
+    """Whether what the kernel has for sending need not be waited for at the end: it was copied, and waits in a queue."""
+    return s.zero_copy == 0 and free_slots(s.tx) == s.tx.length
 
 
 @kernel
@@ -81,7 +79,7 @@ def reap(cache, s):
                 singles += 1
             else:
                 free_segment(cache, handle)
-            s.sending -= 1
+            s.sending -= i64(mark != PART)
         q.mine = u32(mine + u32(n))
         store_release(Word(q.consumer), "value", q.mine)  # X3
         free_bulk(cache, handles, singles)
@@ -106,7 +104,10 @@ def put_chain(s, slot, handle):
     while handle != 0:
         p = Packet(handle)
         following = p.next
-        put(s, slot, p, PART, u32(0) if following == 0 else u32(CONTINUED))
+        if following == 0:
+            put(s, slot, p, LAST, u32(0))
+        else:
+            put(s, slot, p, PART, u32(CONTINUED))
         slot = u32(slot + u32(1))
         handle = following
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from wirespeed.core.stage import Placement, Site
+from wirespeed.net.link import LINKTYPE_ETHERNET
 from wirespeed.net.segmentation import MOST_FRAMES
 from wirespeed.ports.xdp import receive, transmit
 from wirespeed.ports.xdp.device import Device
@@ -10,6 +11,8 @@ from wirespeed.ports.xdp.device import Device
 
 class XdpPart:
     """One role of a device; the last part that is closed closes it."""
+
+    link = LINKTYPE_ETHERNET
 
     def __init__(self, device: Device, role: str) -> None:
         self.device = device
@@ -28,6 +31,7 @@ class XdpPart:
         stage = receive if source else transmit
         address = site.state(stage.State)
         if not source:
+            transmit.write_off.compile((transmit.write_off.typeof_pyval(0),))  # now, and not at the end
             transmit.State.at(address).box = site.arena.alloc(8 * MOST_FRAMES)
         self._states.append(address)
         queue.add(self.role, stage, address)

@@ -18,8 +18,7 @@ from wirespeed.core.packet_pool import PacketPool
 from wirespeed.core.pool import RECORD, Pool
 from wirespeed.core.stage import Site
 from wirespeed.errors import PortError
-from wirespeed.ports.link import rights
-from wirespeed.ports.xdp import bpf, transmit
+from wirespeed.ports.xdp import bpf, permission, transmit
 from wirespeed.ports.xdp.channels import channels
 from wirespeed.ports.xdp.ring import Socket as Record
 from wirespeed.ports.xdp.ring import left_over, lend, publish
@@ -79,11 +78,17 @@ class Queue:
             # what is sent is copied into them.
             self.pool = PacketPool(4 * device.port.ring)
             self._cache = self.pool.cache()
+        self._target = self._share() if device.is_source else 0
 
     @property
     def is_open(self) -> bool:
         """Whether it has a socket."""
         return self.binding is not None
+
+    def _share(self) -> int:
+        """How many packets the kernel is to have for receiving: all queues of all ports together never have the whole pool."""
+        length, pool = self.device.port.ring, self.pool
+        return max(1, min(length, pool.size // (2 * self.device.workers), pool.free_count // 2))
 
     def add(self, role: str, stage: Any, state: int) -> None:
         """Have the state of a stage, at its address, told what there is."""
@@ -94,16 +99,16 @@ class Queue:
 
     def open(self, patience_s: float = 0.0) -> None:
         """Make the socket, and give the kernel packets to receive into."""
+        left_over.compile((left_over.typeof_pyval(0),) * 2)  # now, and not at the end
         device, pool = self.device, self.pool
         length = device.port.ring
         rings = {"fill": length, "completion": length}
         rings |= {name: length for name, role in (("rx", "source"), ("tx", "sink")) if role in device.joined}
-        target = min(length, pool.size // (2 * device.workers)) if device.is_source else 0
         socket = Socket(device.port.name, device.port.netns, span(pool), RECORD + pool.room, rings)
         try:
             socket.bind(device.index, self.number, self._ways(), patience_s)
-            self.binding = Binding(socket, pool, self._cache, target)
-            handles = pool.alloc(target)
+            self.binding = Binding(socket, pool, self._cache, self._target)
+            handles = pool.alloc(self._target)
             lend(self.binding.address, handles.ctypes.data, len(handles))
             if device.map_fd >= 0:
                 bpf.set_entry(device.map_fd, self.number, socket.fileno())
@@ -132,15 +137,19 @@ class Queue:
         device, name = self.device, self.device.port.name
         text = error.strerror
         if error.errno == errno.EBUSY:
-            text = f"another socket of AF_XDP has queue {self.number}; close it, or use queue= and another one"
+            text = (
+                f"another socket of AF_XDP has queue {self.number}, another program's or one in a child that was forked "
+                "during a run; end that, or use queue= and another one"
+            )
         elif error.errno == errno.EOPNOTSUPP:
             text = "its driver has no zero-copy; use mode=auto or mode=copy"
         elif error.errno == errno.EINVAL:
             have = channels(device.port.target, device.port.netns)
             if self.number >= have:
-                text = f"there is no queue {self.number}, but {have} from 0 on; use fewer workers or `ethtool -L`"
+                of = "1 queue, number 0" if have == 1 else f"{have} queues, 0 to {have - 1}"
+                text = f"there is no queue {self.number}: it has {of}; run with fewer workers, or make more with `ethtool -L`"
         elif error.errno in (errno.EPERM, errno.EACCES):
-            return rights.refused(name, "bind a socket of AF_XDP", "CAP_NET_RAW")
+            return permission.refused(name, "bind a socket of AF_XDP", device.is_source)
         return PortError(error.errno, f"{name}: {text}")
 
     def tell(self) -> None:
@@ -200,6 +209,10 @@ class Queue:
             os.close(fd)
         if self.pool is not self.run_pool:
             self._close_own()
+
+    def let_go(self) -> None:
+        """Close the descriptor, which may be one of the socket, in a forked child."""
+        os.close(self.fd)
 
     def _close_own(self) -> None:
         """Close the pool of our own, unless a packet is elsewhere still: then its memory stays."""

@@ -45,7 +45,8 @@ CONTINUED = 1  # XDP_PKT_CONTD of a descriptor: the packet goes on in the next o
 assert XDP_HEADROOM == RECORD + HEADROOM
 
 # What the kernel has a packet for.
-OURS, FOR_FILL, SINGLE, PART = 0, 1, 2, 3  # it has the last two to be sent, SINGLE as a packet by itself
+# It has the last three to be sent: SINGLE is a packet by itself, LAST the last frame of a chain, PART one before it.
+OURS, FOR_FILL, SINGLE, PART, LAST = range(5)
 BATCH = 64  # frames given to the kernel at once
 SHORT = 32  # with so many fewer than it should have, it is given more
 
@@ -91,7 +92,7 @@ Socket = layout(
         ("zero_copy", "i8"),
         # written by the worker
         ("filled", "i8"),  # frames that it has for receiving
-        ("sending", "i8"),  # frames that it has for sending
+        ("sending", "i8"),  # packets that it has for sending
         ("begun", "i8"),  # first and last frame of a packet that goes on in the next descriptor, or 0
         ("last", "i8"),
         ("skipping", "i8"),  # whether the rest of the packet is to be skipped

@@ -18,8 +18,9 @@ import time
 from typing import Any
 
 from wirespeed.errors import PortError
-from wirespeed.ports.link import rights
+from wirespeed.ports.link import forks
 from wirespeed.ports.link.namespace import inside
+from wirespeed.ports.xdp import permission
 
 AF_XDP, SOL_XDP = 44, 283  # include/linux/socket.h
 # include/uapi/linux/if_xdp.h
@@ -60,6 +61,7 @@ class Socket:
         self.maps: dict[str, tuple[mmap.mmap, int, tuple[int, ...], int]] = {}
         with inside(netns):
             self._socket = _open(name)
+        forks.register(self)
         try:
             self._register(memory, chunk)
             for ring, length in rings.items():
@@ -148,13 +150,17 @@ class Socket:
         self.maps = {}
         self._socket.close()
 
+    def let_go(self) -> None:
+        """The same, of a child's copies."""
+        self.close()
+
 
 def _open(name: str) -> socket.socket:
     """A socket; says what is missing when there can be none."""
     try:
         return socket.socket(AF_XDP, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
     except PermissionError as error:
-        raise rights.refused(name, "open a socket of AF_XDP", "CAP_NET_RAW") from error
+        raise permission.refused(name, "open a socket of AF_XDP", False) from error
     except OSError as error:
         if error.errno == errno.EAFNOSUPPORT:
             raise PortError(

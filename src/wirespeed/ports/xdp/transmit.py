@@ -8,7 +8,8 @@ What is left to be done on a packet is done before: this port's other side knows
 
 The kernel sends when it is called, a number of packets at a time; it is called when it asks for that (``needs_wakeup``),
 once a burst, and again, by the ticks, for as long as something is left in the ring.  What it has sent stands in
-the completion ring.
+the completion ring, and is held until it was fetched from there: a pool that is small may be there as a whole, and then
+nothing comes that would have us called.
 
 Thread rule: one worker.  X5, the releasing store of the socket in use, gives the old one up to the control thread, which
 took care of the new one's record before X4 (:mod:`wirespeed.ports.xdp.ring`).
@@ -19,7 +20,7 @@ import numpy as np
 from wirespeed.core.clone import copy_packet
 from wirespeed.core.free import free_mixed, free_segments
 from wirespeed.core.packet import PARTIAL, Packet, data
-from wirespeed.core.stage import FIRST_REASON, Head, count_drops, drop
+from wirespeed.core.stage import FIRST_REASON, WAITS, Head, count_drops, drop
 from wirespeed.jit.atomics import load_acquire, store_release
 from wirespeed.jit.intrinsics import load_be16, load_handle, move
 from wirespeed.jit.kernel import kernel, stage
@@ -29,14 +30,14 @@ from wirespeed.net.excerpt import is_alone
 from wirespeed.net.offload import NO_PACKET as NOTHING
 from wirespeed.net.offload import TOO_LONG as LONG
 from wirespeed.net.segmentation import MOST_FRAMES, segment
-from wirespeed.ports.xdp.lending import FRAME_LIMIT, can_go, held, is_plain, put, put_chain, reap, send, unsent
+from wirespeed.ports.xdp.lending import FRAME_LIMIT, can_go, is_looked_at, is_plain, put, put_chain, reap, send, unsent
 from wirespeed.ports.xdp.partial import ETHER_SERVICE_TAG, ETHER_TAG
 from wirespeed.ports.xdp.ring import SINGLE, Socket, Use, Word, free_slots
 
 u32, i64, u64 = np.uint32, np.int64, np.uint64
 DROPS = {
     "link_down": "The interface was down or gone",
-    "too_long": "The frame is longer than the interface carries",
+    "too_long": "The frame is longer than the interface carries, or than AF_XDP can send: 17 buffers, some 36 kB",
     "too_short": "It is shorter than an Ethernet header",
     "bad_offload": "A checksum or segmentation that was left to be done does not fit the packet's headers",
     "no_packet": "The pool had no packets for a copy or for the frames to be made",
@@ -133,7 +134,7 @@ def put_any(state, s, handle):
     put_chain(s, q.mine, handle)
     q.mine = u32(q.mine + u32(p.segments))
     store_release(Word(q.producer), "value", q.mine)  # X2
-    s.sending += i64(p.segments)
+    s.sending += 1
     Head(state).bytes += u64(p.total)
 
 
@@ -201,6 +202,13 @@ def drop_box(state):
     me.boxed = 0
 
 
+@kernel(inline=True)
+def tell(me, s):
+    """Say what is not back yet, so that we are called again while others may lack just these packets."""
+    me.head.held = s.sending + me.boxed - me.sent
+    me.head.full = i64(WAITS) if me.boxed == me.sent and is_looked_at(s) else i64(0)
+
+
 @stage
 def transmit(state, burst, n):
     """Take packets to be sent, as many as there is room for."""
@@ -213,7 +221,7 @@ def transmit(state, burst, n):
         me.head.held = 0
         if me.use.socket != 0:
             reap(me.head.cache, Socket(me.use.socket))
-            me.head.held = held(Socket(me.use.socket))
+            tell(me, Socket(me.use.socket))
         return i64(0)
     s, q = Socket(me.use.socket), Socket(me.use.socket).tx
     reap(me.head.cache, s)
@@ -248,7 +256,7 @@ def transmit(state, burst, n):
         s.sending += packets
         me.head.bytes += u64(total)
     send(s)
-    me.head.held = held(s) + me.boxed - me.sent
+    tell(me, s)
     if done > 0:
         move(burst, burst + 8 * done, 8 * (n - done))
     return n - done
