@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench import harness, machine
 
-NAMES = ("capture", "forward", "ring", "pool", "queue", "distributor", "filter", "kernel")
+NAMES = ("capture", "forward", "ring", "pool", "queue", "distributor", "filter", "kernel", "switch")
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

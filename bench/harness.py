@@ -23,8 +23,8 @@ T = TypeVar("T", bound=Hashable)
 
 TIMEOUT_SECONDS = 900.0
 MORE_IS_BETTER = {
-    "Mpps": True, "x": True, "Mitems/s": True, "pairs in 0.1 s": True, "Gb/s": True, "kept": True,
-    "cycles/packet": False, "cycles/element": False, "cycles": False, "s": False, "ns": False, "MB": False,
+    "Mpps": True, "x": True, "Mitems/s": True, "pairs in 0.1 s": True, "Gb/s": True, "kept": True, "k/s": True,
+    "cycles/packet": False, "cycles/element": False, "cycles": False, "s": False, "ns": False, "MB": False, "us": False,
 }  # fmt: skip
 
 

@@ -5,25 +5,26 @@ one interface and sends on another one; what is measured has the core of ``--cor
 testpmd never does. What it receives is sent by testpmd's ``txonly`` over AF_XDP on the other core, for both sides.
 Rates are counted by the kernel at the far end, or, of what is received, by who receives.
 
-``cycles`` rows are the cycles a packet outside the kernel: those that each side counts while it has packets, times the
-share of the core's time (by the clock ticks of /proc/stat) that was spent in user mode.  What is received by ``packet``
-and ``xdp`` takes no system call while there are packets, and the share would be that of the polls that find nothing: there
-the cycles are as counted.  What ``packet`` forwards leaves the core such polls, too, which are all in user mode, and none of
-its system calls is in vain: there the core's time in the kernel is taken off the cycles.
+``cycles`` rows are the cycles a packet outside the kernel.  Each side counts the cycles of those rounds in which it has
+packets.  Where ``packet`` and ``xdp`` receive, these are all outside the kernel.  Off what they forward go the cycles of
+the system calls by which they send (:mod:`bench.kernel_calls`): others they do not make while there are packets.  Else
+it is the counted cycles times the share of the core's time (by the clock ticks of /proc/stat) that was spent in user mode:
+who only sends has no idle time that would be in it, and a tap is read and written by all kinds of calls.
 """
 
 import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from bench import kernel_capture, kernel_tcp, machine, namespaces, ours
+from bench import kernel_calls, kernel_capture, kernel_tcp, machine, namespaces, ours
 from bench.harness import Figure, Options, Row, ToolFailed, affinity, interleave, row_name, say
+from bench.kernel_calls import Calls
 from bench.namespaces import Space
 from bench.ours_live import Graph
 from bench.ours_live import Live as Ours
@@ -36,6 +37,7 @@ SIDES = ("ours", "testpmd")
 SIZE = 64
 VETHS = (("gen", "in"), ("out", "sink"))
 SETTLE_SECONDS = 0.4
+LAST_SECONDS = 0.05  # until what was sent last has passed
 NEEDED = 0.2  # of a whole window's ticks: with fewer, the share of user mode says nothing
 
 
@@ -53,7 +55,12 @@ class Case:
     @property
     def is_polled(self) -> bool:
         """Whether no system call is made while there are packets."""
-        return self.job == "rx" and self.kind != "tap"
+        return self.kind != "tap" and self.job == "rx"
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the only system calls while there are packets are those that send, and their time is taken."""
+        return self.kind != "tap" and self.job == "forward"
 
     @property
     def interfaces(self) -> tuple[str, str]:
@@ -162,7 +169,9 @@ def _measure(case: Case, side: str, options: Options, huge: bool, seconds: float
         if case.kind != "tap":
             for a, b in VETHS:
                 space.veth(a, b)
-        dut = stack.enter_context(_opened(case, side, space, core, huge))
+        calls = stack.enter_context(Calls()) if case.is_timed and kernel_calls.missing() is None else None
+        with calls.preloaded() if calls else nullcontext():
+            dut = stack.enter_context(_opened(case, side, space, core, huge))
         if case.kind == "tap":
             for name in case.interfaces[1:] if case.job == "tx" else case.interfaces[: 1 + (case.job == "forward")]:
                 space.up(name)
@@ -175,21 +184,25 @@ def _measure(case: Case, side: str, options: Options, huge: bool, seconds: float
         time.sleep(SETTLE_SECONDS)
         count = dut.received if case.job == "rx" else partial(space.packets, case.counted_at, "rx")
         sent = partial(space.packets, case.sent_from, "tx") if sender else lambda: 0
-        mpps, offered, ticks = _window(count, sent, core, seconds)
+        mpps, offered, share = _window(count, sent, core, seconds)
         if sender:
             sender.stop()
+            time.sleep(LAST_SECONDS)
+        through = dut.received() if calls else 0
         busy = dut.stop()
-        return Sample(mpps, offered, None if busy is None or ticks is None else _outside(case, busy, ticks, mpps))
+        if isinstance(dut, Ours):
+            through = dut.timed()
+        called = calls.cycles() / through if calls and through else None
+        return Sample(mpps, offered, None if busy is None else _outside(case, busy, share, called))
 
 
-def _outside(case: Case, busy: float, ticks: tuple[float, float], mpps: float) -> float:
-    """Cycles a packet outside the kernel, of those that were counted; ``ticks``: the core's share in user mode and not."""
-    user, kernel = ticks
+def _outside(case: Case, busy: float, share: float | None, called: float | None) -> float | None:
+    """Cycles a packet outside the kernel, of ``busy`` ones; ``share``: of user mode; ``called``: cycles in calls that send."""
     if case.is_polled:
         return busy
-    if case.kind == "packet" and case.job == "forward":
-        return max(0.0, busy - kernel * _hz() / (mpps * 1e6))
-    return busy * user / (user + kernel)
+    if case.is_timed:
+        return None if called is None else max(0.0, busy - called)
+    return None if share is None else busy * share
 
 
 def _opened(case: Case, side: str, space: Space, core: int, huge: bool) -> AbstractContextManager[Side]:
@@ -203,24 +216,17 @@ def _opened(case: Case, side: str, space: Space, core: int, huge: bool) -> Abstr
     return Ours(space, Graph([chain], core))
 
 
-@cache
-def _hz() -> float:
-    from wirespeed.engine.clock import CycleClock  # not to list the benches with: it compiles
-
-    return CycleClock().hz()
-
-
 def _window(
     count: Callable[[], int], sent: Callable[[], int], core: int, seconds: float
-) -> tuple[float, float, tuple[float, float] | None]:
-    """Packets counted and sent a microsecond meanwhile, and the parts of the time that the core spent in user mode and not."""
+) -> tuple[float, float, float | None]:
+    """Packets counted and sent a microsecond meanwhile, and what part of what the core did was in user mode."""
     ticks, begin, counted, offered = _ticks(core), time.perf_counter(), count(), sent()
     time.sleep(seconds)
     counted, offered = count() - counted, sent() - offered
     took = (time.perf_counter() - begin) * 1e6
     user, busy = (after - before for before, after in zip(ticks, _ticks(core), strict=True))
     whole = took / 1e6 * os.sysconf("SC_CLK_TCK")
-    return counted / took, offered / took, (user / whole, (busy - user) / whole) if busy > NEEDED * whole else None
+    return counted / took, offered / took, user / busy if busy > NEEDED * whole else None
 
 
 def _ticks(core: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from bench import kernel_calls
 from bench.namespaces import Space
 from bench.prompt import Prompt
 
@@ -32,6 +33,8 @@ class Graph:
 class Live(Prompt):
     """Our run in a namespace, on a core."""
 
+    _timed = 0
+
     def __init__(self, space: Space, graph: Graph) -> None:
         super().__init__(
             "wirespeed",
@@ -50,8 +53,13 @@ class Live(Prompt):
     def stop(self) -> float | None:
         """End the run; its cycles a packet."""
         self.say("stop")
-        found = self.wait(r"cycles (\S+)\n")[1]
+        found, timed = self.wait(r"cycles (\S+) of (\d+)\n").groups()
+        self._timed = int(timed)
         return None if found == "None" else float(found)
+
+    def timed(self) -> int:
+        """Packets that its cycles are of, as its sink counts them: some rounds are timed only."""
+        return self._timed
 
 
 # From here on, what runs in the process.
@@ -60,10 +68,13 @@ class Live(Prompt):
 def main(graph: Graph) -> None:
     """Run until told to stop."""
     import wirespeed as ws
+    from wirespeed.engine.worker import SAMPLE, Worker
 
     ports = {word: ws.port(word) for words in graph.chains for word in words}
     chains = [ports[begin] >> ports[end] for begin, end in graph.chains]
     with ws.start(*chains, cores=[graph.core], busy=graph.busy) as running:
+        (copy,) = running._copies
+        kernel_calls.sample(copy.address + Worker.offset("loops"), SAMPLE)
         os.sched_setaffinity(0, os.sched_getaffinity(0) - {graph.core} or {graph.core})
         print("Done", flush=True)
         for line in sys.stdin:
@@ -71,12 +82,13 @@ def main(graph: Graph) -> None:
                 print(f"received {running.report().received}", flush=True)
             else:
                 break
+        timed = [int(copy.record(node).timed) for node in copy.graph.nodes]
     report = running.report()
     cycles = [stage.cycles_per_packet for stage in report.stages if stage.cycles_per_packet is not None]
     if not report.balanced:
         print(f"the books do not balance:\n{report}", flush=True)
         sys.exit(1)
-    print(f"cycles {sum(cycles) if cycles else None}", flush=True)
+    print(f"cycles {sum(cycles) if cycles else None} of {timed[-1]}", flush=True)
 
 
 if __name__ == "__main__":

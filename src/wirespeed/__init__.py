@@ -57,6 +57,19 @@ _NAMES = {
     "Ring": "wirespeed.core.queue",
     "StagedRing": "wirespeed.core.staged_ring",
     "layout": "wirespeed.jit.layout",
+    "Switch": "wirespeed.switch.switch",
+    "Group": "wirespeed.switch.groups",
+    "Bucket": "wirespeed.switch.groups",
+    "Band": "wirespeed.tables.meter",
+    "output": "wirespeed.switch.action",
+    "set_field": "wirespeed.switch.action",
+    "move": "wirespeed.switch.action",
+    "dec_ttl": "wirespeed.switch.action",
+    "goto_table": "wirespeed.switch.action",
+    "resubmit": "wirespeed.switch.action",
+    "group": "wirespeed.switch.action",
+    "meter": "wirespeed.switch.action",
+    "controller": "wirespeed.switch.action",
 }
 
 __all__ = ["FunctionError", "GraphError", "PeerError", "PortError", "WirespeedError", "__version__", *_NAMES]

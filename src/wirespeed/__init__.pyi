@@ -50,5 +50,18 @@ from wirespeed.ports import port as port
 from wirespeed.ports.checker.element import Checker as Checker
 from wirespeed.ports.checker.element import checker as checker
 from wirespeed.ports.checker.histogram import Histogram as Histogram
+from wirespeed.switch.action import controller as controller
+from wirespeed.switch.action import dec_ttl as dec_ttl
+from wirespeed.switch.action import goto_table as goto_table
+from wirespeed.switch.action import group as group
+from wirespeed.switch.action import meter as meter
+from wirespeed.switch.action import move as move
+from wirespeed.switch.action import output as output
+from wirespeed.switch.action import resubmit as resubmit
+from wirespeed.switch.action import set_field as set_field
+from wirespeed.switch.groups import Bucket as Bucket
+from wirespeed.switch.groups import Group as Group
+from wirespeed.switch.switch import Switch as Switch
+from wirespeed.tables.meter import Band as Band
 
 __version__: str

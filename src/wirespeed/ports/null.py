@@ -16,8 +16,8 @@ from wirespeed.errors import GraphError
 from wirespeed.jit.intrinsics import load_handle
 from wirespeed.jit.kernel import stage
 from wirespeed.jit.layout import layout
-from wirespeed.ports.grab import grab
 from wirespeed.ports import options
+from wirespeed.ports.grab import grab
 from wirespeed.ports.options import Option
 
 i64, u64 = np.int64, np.uint64

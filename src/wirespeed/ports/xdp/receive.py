@@ -6,6 +6,9 @@ What stands in the receive ring *is* packets of the pool: an address is turned b
 is reset to where its data lies.  A packet in several frames becomes a chain.  Then the kernel is given as many empty ones
 as it has filled; when the pool has none at the moment, each call tries again, so that the ring never stays dry.
 
+On a veth, what is to be read was written by the sender's core a moment ago, and a look that is made all the time finds
+one packet.  So the time goes into waiting for lines of that core, and they are asked for together (``expect``).
+
 Thread rule: one worker.  X1, the releasing store of the receive ring's consumer, keeps the reading of descriptors before
 it.  What is used is told by X4 and given up by X5, the releasing store of the socket in use.
 """
@@ -30,6 +33,7 @@ from wirespeed.ports.xdp.ring import (
     Socket,
     Use,
     Word,
+    expect,
     filled_slots,
     is_short,
     needs_wakeup,
@@ -133,6 +137,7 @@ def receive(state, burst, n):
         return i64(0)
     s, cache = Socket(me.use.socket), me.head.cache
     q = s.rx
+    expect(s)
     waiting = min(filled_slots(q), n)
     if waiting == 0:
         if is_short(s):

@@ -30,7 +30,7 @@ import numpy as np
 from wirespeed.core.packet import HEADROOM, Packet
 from wirespeed.core.pool import RECORD, alloc_bulk
 from wirespeed.jit.atomics import load_acquire, load_relaxed, store_release
-from wirespeed.jit.intrinsics import load_handle, load_u8, stack, store_i64, store_u8, store_u64
+from wirespeed.jit.intrinsics import load_handle, load_u8, load_u64, prefetch, stack, store_i64, store_u8, store_u64
 from wirespeed.jit.kernel import kernel
 from wirespeed.jit.layout import address, layout
 
@@ -49,6 +49,7 @@ assert XDP_HEADROOM == RECORD + HEADROOM
 OURS, FOR_FILL, SINGLE, PART, LAST = range(5)
 BATCH = 64  # frames given to the kernel at once
 SHORT = 32  # with so many fewer than it should have, it is given more
+EXPECTED = 4  # frames that are asked for before it is known that they came: the descriptors of one line
 
 Word = layout("XdpWord", [("value", "u4")])
 Descriptor = layout("XdpDescriptor", [("address", "u8"), ("length", "u4"), ("options", "u4")])
@@ -184,6 +185,24 @@ def refill(cache, s):
             return
         lend(address(s), handles, n)
         room -= n
+
+
+@kernel(inline=True)
+def expect(s):
+    """Ask for what the next frames to come will be found in, without knowing whether they are there.
+
+    The descriptor and the frame lie in the sender's core, as does the counter that tells of them; each of the three is known
+    only from the one before, so one by one they would be three waits.  But the kernel uses the frames in the order in which
+    it was given them, and so nearly always the longest lent ones are next.
+    """
+    q, f = s.rx, s.fill
+    prefetch(q.entries + DESCRIPTOR * i64(q.mine & q.mask))
+    longest = u32(f.mine - u32(s.filled))
+    # Bounds: a slot of the ring, whatever stands there; to ask for memory that is none is harmless.
+    for i in range(EXPECTED):
+        handle = handle_of(s, load_u64(f.entries + 8 * i64(u32(longest + u32(i)) & f.mask)))
+        prefetch(handle)
+        prefetch(handle + XDP_HEADROOM)
 
 
 @kernel(inline=True)

@@ -1,0 +1,1 @@
+"""The virtual switch: rules, actions, pipeline."""

@@ -1,0 +1,1 @@
+"""What rules do: one immutable record for each kind of action."""

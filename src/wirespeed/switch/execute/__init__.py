@@ -1,0 +1,1 @@
+"""Doing to a packet what its path says."""
