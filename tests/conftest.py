@@ -3,6 +3,7 @@
 import fnmatch
 import os
 import re
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -104,6 +105,9 @@ class SkipList:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        # Under nohup, children would ignore it too; of a handler they have the default.
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
     config.pluginmanager.register(StateCounts(), "wirespeed-states")
     if not hasattr(config, "workerinput"):  # not in xdist's worker processes, which print nothing
         config.pluginmanager.register(SkipList(ALLOWED_SKIPS), "wirespeed-skips")

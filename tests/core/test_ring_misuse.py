@@ -108,6 +108,9 @@ def test_interrupts_at_any_moment_leave_no_end_closed():
     try:
         with ws.Ring(8, prod="hts", cons="hts") as ring:
             ring.enqueue_bulk([1, 2, 3])
+            with ring.peek(2) as look:  # all that is used is loaded now: numba's loader bears no exception
+                look.take(0)
+            ring.dequeue_bulk(7, timeout_s=1e-6)
             for turn in range(100):
                 fired = False
                 try:

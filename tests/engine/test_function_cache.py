@@ -9,8 +9,7 @@ import numpy as np
 
 import wirespeed as ws
 from tests.engine.rig import define
-from wirespeed.engine.function import load
-from wirespeed.jit import cache
+from wirespeed.jit import cache, generated
 from wirespeed.jit.layout import layout
 
 PROGRAM = """
@@ -80,10 +79,10 @@ def test_a_file_in_the_cache_that_is_damaged_is_written_anew(tmp_path: Path) -> 
     salt = int.from_bytes(os.urandom(4), "big")
     f = ws.function(define(tmp_path, f"def damaged(pkt):\n    return {salt}\n")["damaged"])
     f.stage()
-    (title,) = [t for t in load._loaded if t.startswith("damaged_") and str(salt) in f.generated]
+    (title,) = [t for t in generated._loaded if t.startswith("damaged_") and str(salt) in f.generated]
     path = cache.root() / "functions" / f"{title}.py"
     path.write_text("half of a fi")
-    assert load._file(title, f.generated) == path
+    assert generated._file("functions", title, f.generated) == path
     assert path.read_text() == f.generated
     assert not list(path.parent.glob("*.tmp"))
 

@@ -303,7 +303,9 @@ def rule(text: str) -> str:
 def test_old_actions_become_what_openflow_1_5_has_where_the_match_says_enough() -> None:
     assert rule("ip,actions=mod_nw_src:1.2.3.4,mod_nw_tos:16") == "set_field:1.2.3.4->ip_src,set_field:4->ip_dscp"
     assert rule("udp,actions=mod_tp_src:5") == "set_field:5->udp_src"
-    assert rule("actions=mod_nw_src:1.2.3.4,mod_tp_src:5") == "mod_nw_src:1.2.3.4,mod_tp_src:5"
+    assert rule("actions=write_actions(mod_nw_src:1.2.3.4,mod_tp_src:5)") == (
+        "write_actions(mod_nw_src:1.2.3.4,mod_tp_src:5)"
+    )
     assert rule("dl_vlan=3,actions=mod_vlan_vid:5") == "set_field:4101->vlan_vid"
     assert (
         rule("actions=mod_vlan_vid:5,mod_vlan_pcp:1")
@@ -317,6 +319,17 @@ def test_old_actions_become_what_openflow_1_5_has_where_the_match_says_enough() 
     [
         ("actions=set_field:1.2.3.4->ip_src", "set_field:1.2.3.4->ip_src needs a match on ip"),
         ("ip,actions=set_field:5->tcp_dst", "needs a match on tcp or tcp6"),
+        ("arp,actions=mod_nw_src:1.2.3.4", "mod_nw_src:1.2.3.4 needs a match on ip$"),
+        ("actions=dec_ttl", "dec_ttl needs a match on ip or ipv6"),
+        ("tcp,ip_frag=later,actions=mod_tp_src:5", "not on ip_frag=later"),
+        ("dl_vlan=3,actions=pop_vlan,pop_vlan", "pop_vlan needs a tag"),
+        ("dl_vlan=3,actions=push_vlan:0x8100,push_vlan:0x8100", "more than 2 tags"),
+        ("ip,actions=pop_mpls:0x0800", "needs a match on mpls"),
+        ("ip,actions=clone(push_mpls:0x8847),dec_mpls_ttl", "needs a match on mpls"),
+        ("actions=set_field:0xff/0x0f->reg0", "bits that its mask leaves out: write 0xf/0xf"),
+        ("actions=output(port=2,max_len=0)", "max_len is at least 14"),
+        ("actions=output(port=NORMAL,max_len=20)", "goes to one port"),
+        ("actions=write_actions(output(port=2,max_len=20))", "write_actions cannot hold"),
         ("actions=set_field:4101->vlan_vid", "needs a tag"),
         ("actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG0[]", "needs a match on ip"),
         ("ip,actions=push_mpls:0x8847,set_field:1.2.3.4->ip_src", "needs a match on ip"),

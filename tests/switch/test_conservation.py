@@ -17,8 +17,9 @@ MATCHES = (
     "ip,nw_frag=yes", "dl_dst=02:00:00:00:00:01",
 )  # fmt: skip
 ACTIONS = (
-    "output:2", "output:2,output:3", "NORMAL", "FLOOD", "ALL", "drop", "IN_PORT", "group:1", "group:2", "dec_ttl,output:3",
-    "push_vlan:0x8100,set_field:4103->vlan_vid,output:2,output:3", "strip_vlan,NORMAL", "output(port=2,max_len=20),output:3",
+    "output:2", "output:2,output:3", "NORMAL", "FLOOD", "ALL", "drop", "IN_PORT", "group:1", "group:2",
+    "write_actions(dec_ttl,output:3)",
+    "push_vlan:0x8100,set_field:4103->vlan_vid,output:2,output:3", "mod_vlan_vid:4,strip_vlan,NORMAL", "output(port=2,max_len=20),output:3",
     "controller", "resubmit(,1),output:2", "resubmit(,0)", "push_mpls:0x8847,output:3", "mod_dl_src:02:00:00:00:00:09,output:2",
     "clone(mod_dl_src:02:00:00:00:00:07,output:3),output:2", "output:9",
 )  # fmt: skip

@@ -34,7 +34,14 @@ MATCHES = (
     "in_port=1,ip,nw_dst=10.1.0.0/16", "tcp,tp_dst=80", "tcp,tp_dst=0x50/0xfff0", "ipv6,ipv6_dst=2001:db8::/32", "arp",
     "dl_vlan=5", "metadata=1", "reg1=2/2,ip", "in_port=1,dl_vlan=5,ip,nw_ttl=1",
 )  # fmt: skip
-ACTIONS = ("output:1", "output:2", "drop", "output:1,output:2", "dec_ttl,output:3", "set_field:5->reg1,resubmit(,7)")
+ACTIONS = (
+    "output:1",
+    "output:2",
+    "drop",
+    "output:1,output:2",
+    "mod_vlan_vid:9,output:3",
+    "set_field:5->reg1,resubmit(,7)",
+)
 
 
 def flow(**fields: int) -> int:

@@ -16,7 +16,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from wirespeed.errors import GraphError
-from wirespeed.switch.fields import ETH_TYPE_AT, FIELDS, FRAG_LATER, NAMES, NEEDS, PROTO_AT, TCI_PRESENT, Field
+from wirespeed.switch.fields import (
+    ETH_TYPE_AT,
+    FIELDS,
+    FRAG_LATER,
+    NAMES,
+    NEEDS,
+    PROTO_AT,
+    SCTP,
+    TCI_PRESENT,
+    TCP,
+    UDP,
+    Field,
+)
 
 MOST_REMEMBERED = 1 << 16
 
@@ -69,7 +81,8 @@ PROMISES = 0  # the bits of a match that decide which fields and actions it allo
 for _ways in WAYS.values():
     for _bits, _ in _ways:
         PROMISES |= _bits
-PROMISES |= FRAG_LATER << FIELDS["ip_frag"].at  # later fragments have no ports
+_LATER = FRAG_LATER << FIELDS["ip_frag"].at
+PROMISES |= _LATER  # later fragments have no ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +136,8 @@ def check_needs(value: int, mask: int, needs: Ways, name: str) -> None:
     """Refuse a field whose header need not be there."""
     for must_mask, must in needs:
         if mask & must_mask == must_mask and value & must_mask == must:
+            if value & _LATER and must >> PROTO_AT & 0xFF in (TCP, UDP, SCTP):
+                raise GraphError(f"{name} is not there in later fragments: match ip_frag=not_later, or leave one out")
             return
     raise GraphError(f"{name} needs a match on {needed(name)}")
 
@@ -132,7 +147,12 @@ def needed(name: str) -> str:
     base = name.partition("[")[0]
     known = MATCH_NAMES[base if base in MATCH_NAMES else base.lower()]
     wanted = ANY_OF.get(base) or ANY_OF.get(known.name) or (known.needs,)
-    return " or ".join(_WHAT[one] for one in wanted)
+    return " or ".join(map(header, wanted))
+
+
+def header(needs: str) -> str:
+    """What to write for a header, by its key in NEEDS."""
+    return _WHAT[needs]
 
 
 _met: set[tuple[int, int, tuple[str, ...]]] = set()

@@ -148,8 +148,9 @@ class OurSwitch:
     def _send(self, step: Send) -> list[Output]:
         assert self.switch and self.driver
         driver, port = self.driver, self.switch.ports.get(step.port)
-        if port.config & {"down", "no-receive"}:
-            return []
+        outputs = {mirror.output_port for mirror in self.switch.ports.mirrors.values()}
+        if port.config & {"down", "no-receive"} or step.port in outputs:
+            return []  # as the ingress does, which stands before the stage
         driver.burst[0] = driver.packet(Frame(step.frame, port=port.place))
         left = driver.call(1)
         free(driver.cache, driver.burst.ctypes.data, left)

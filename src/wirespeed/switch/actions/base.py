@@ -41,6 +41,7 @@ for _needs, _ways in WAYS.items():
     if _needs.startswith("nd"):
         NEEDED[_needs] |= 0xFFFF << FIELDS["tcp_src"].at | 0xFFFF << FIELDS["tcp_dst"].at
 NEEDED[""] = 0
+NEEDED["arp"] |= FIELDS["arp_op"].mask  # without an operation nothing is written
 TAGS = FIELDS["vlan_tci"].mask | 0xFFFF << 64 * fields.W_SRC
 TPIDS = 0xFFFFFFFF << 64 * fields.W_LABEL + fields.TPID_SHIFT
 LABELS = _words(fields.W_MPLS) | (1 << 34) - 1 << 64 * fields.W_MPLS2

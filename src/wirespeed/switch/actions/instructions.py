@@ -20,7 +20,7 @@ from wirespeed.errors import GraphError
 from wirespeed.switch.actions import headers, sending, steps, writing
 from wirespeed.switch.actions.base import Action, actions_text
 from wirespeed.switch.fields import ETH_TYPE_AT, FIELDS, FRAG_LATER, PROTO_AT, TCI_PRESENT
-from wirespeed.switch.match import PROMISES, WAYS, needed
+from wirespeed.switch.match import PROMISES, WAYS, header
 
 _TCI, _TYPE, _PROTO = FIELDS["vlan_tci"], 0xFFFF << ETH_TYPE_AT, 0xFF << PROTO_AT
 _TAG = TCI_PRESENT << _TCI.at
@@ -149,7 +149,7 @@ def _what(field: Any) -> str:
     if field.needs == "vlan" or field.name == "vlan_vid":
         return _NO_TAG
     later = ", and not on ip_frag=later" if field.needs in _TRANSPORT else ""
-    return f"a match on {needed(field.name)}{later}"
+    return f"a match on {header(field.needs)}{later}"
 
 
 def _set_field(one: Action, promise: _Promise) -> tuple[Action, ...]:
@@ -280,6 +280,7 @@ def _is_cut(one: Action) -> bool:
 def order_action_set(actions: Iterable[Action]) -> tuple[Action, ...]:
     """Actions in the order in which an action set is done: of each kind the last, fields as written, one way out.
 
+    One without a way out does nothing at all.
     To send by the number in a field, or to cut what is sent, has no place among them: buckets may hold it, and it is
     not done.  So does Open vSwitch.
     """
@@ -292,4 +293,4 @@ def order_action_set(actions: Iterable[Action]) -> tuple[Action, ...]:
         last = [one for one in given if isinstance(one, kinds)][-1:]
         if last:
             return (*found, *last)
-    return tuple(found)
+    return ()

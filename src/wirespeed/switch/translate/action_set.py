@@ -98,5 +98,7 @@ def order(t):
         words = _words(load_u64(t.set + 8 * at))
         copy(t.ordered + 8 * n, t.set + 8 * at, 8 * words)
         n += words
+    else:
+        n = i64(0)  # a set that sends the packet nowhere does nothing at all
     store_u64(t.ordered + 8 * n, u64(program.END))
     return n

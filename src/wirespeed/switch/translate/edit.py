@@ -50,7 +50,9 @@ from wirespeed.switch.fields import (
     W_MPLS,
     W_MPLS2,
     W_PORT,
+    W_SHA,
     W_SRC,
+    W_THA,
     W_TRANSPORT,
 )
 from wirespeed.switch.translate.translation import TOO_MANY_LABELS, fail, put
@@ -228,7 +230,11 @@ def commit(t):
     """Make ops of all that is dirty."""
     if load_u64(t.dirty + 8 * W_DST) & _TCI:
         _commit_tag(t, load_u64(t.dirty + 8 * W_SRC) & u64(1) == u64(0))
+    # What says nothing of its operation is left as it is, until an action gives it one: so does Open vSwitch.
+    nameless = eth_type(t) == ARP and proto(t) == 0
     for word in range(HEADER_WORDS):
+        if nameless and (word == W_PORT or word == W_ADDRESSES or word == W_SHA or word == W_THA):
+            continue
         at = t.dirty + 8 * word
         mask = load_u64(at)
         if word == W_SRC:
