@@ -201,6 +201,9 @@ class OpenVSwitch:
     def settle(self) -> None:
         """Let what was changed hold for every packet sent from now on, and what was counted be seen."""
         self._turn()  # in which a port's new state is made known from part to part
+        # A packet that was under way may put back what a purge beside it took out, so there are two.
+        self.appctl("revalidator/purge")
+        self._turn()
         self.appctl("revalidator/purge")
 
     def _turn(self) -> None:
