@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -47,6 +48,16 @@ class Lab:
         if up:
             for end in (a, b):
                 self.ip(end.split("/")[0], "link", "set", end.split("/")[1], "up")
+            for end in (a, b):
+                self._wait_until_up(end)
+
+    def _wait_until_up(self, end: str) -> None:
+        """The kernel drops what is sent until a worker of its own has seen the carrier of both ends."""
+        space, name = end.split("/")
+        until = time.monotonic() + 10
+        while " UP " not in self.ip(space, "-br", "link", "show", "dev", name):
+            assert time.monotonic() < until, f"{end} did not come up within 10 s"
+            time.sleep(0.01)
 
     def ip(self, name: str, *words: str) -> str:
         """``ip`` inside a namespace."""

@@ -89,7 +89,9 @@ def test_a_sink_sends_what_its_filter_matches(lab: Lab, kind: str) -> None:
             taker.bind((name, 3))
             taker.settimeout(PATIENCE_S)
             source.push(ALL)
-            assert [taker.recv(2000)[: len(WEB)] for _ in range(2)] == [WEB, BACK]
+            # The kernel's own multicast reports of IPv6 go through the same interface.
+            taken = (frame for frame in iter(lambda: taker.recv(2000), b"") if not frame.startswith(b"\x33\x33"))
+            assert [next(taken)[: len(WEB)] for _ in range(2)] == [WEB, BACK]
         source.close_input()
         running.wait()
         report = running.report()
