@@ -14,7 +14,8 @@ def fresh(dispatcher, *, inline=False):
 
 
 def intermediate(dispatcher):
-    """The LLVM code of a kernel that was compiled in this process."""
-    (text,) = dispatcher.inspect_llvm().values()
+    """The LLVM code of a kernel that was compiled in this process, with all that it calls."""
+    (code,) = dispatcher.wirespeed.codes.values()
+    text = code.library.get_llvm_str()
     assert "define" in text
     return text

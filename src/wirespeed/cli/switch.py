@@ -70,6 +70,11 @@ def configure(parser: Parser) -> None:
 
 def main(arguments: Any) -> int:
     """Build the switch, run it, print the report."""
+    from wirespeed.engine.worker import work
+    from wirespeed.jit import ahead
+    from wirespeed.switch import apart
+
+    ahead.begin([apart.translation, work, apart.execution])
     with build(arguments) as switch:
         report, statistics = conduct(switch, arguments)
     return told(report, statistics, arguments)

@@ -164,8 +164,7 @@ def table() -> str:
     lines = [f"{'kernel':{width}}  {'seconds':>7}  {'bytes of code':>13}"]
     for entry in listed:
         took = f"{seconds[entry.name]:.2f}" if entry.name in seconds else "cached"
-        size = "-" if entry.code_bytes is None else f"{entry.code_bytes:,}"
-        lines.append(f"{entry.name:{width}}  {took:>7}  {size:>13}")
-    total = sum(entry.code_bytes or 0 for entry in listed)
+        lines.append(f"{entry.name:{width}}  {took:>7}  {entry.code_bytes:>13,}")
+    total = sum(entry.code_bytes for entry in listed)
     fresh = sum(entry.name in seconds for entry in listed)
     return "\n".join([*lines, f"{len(listed)} kernels, {fresh} compiled now, {total:,} bytes of code"])

@@ -108,7 +108,7 @@ def free_box(cache, box):
 @kernel(inline=True)
 def drop(state, handle, reason):
     """Give a packet to the worker to free, and count why.  ``reason``: FIRST_REASON + index among the stage's own."""
-    count_drops(state, reason, 1)
+    count_drops(state, reason, i64(1))
     box = Outbox(Head(state).drops)
     if box.length >= box.capacity:
         free_box(Head(state).cache, Head(state).drops)
@@ -122,12 +122,12 @@ def emit(state, output, handle):
     """Append a packet to outbox ``output`` (1 and up); one that is full or not there drops it, with that reason."""
     h = Head(state)
     if output < 1 or output >= h.outputs:
-        drop(state, handle, NO_OUTPUT)
+        drop(state, handle, i64(NO_OUTPUT))
         return
     box = Outbox(h.outboxes + OUTBOX * output)
     length = box.length
     if length >= box.capacity:
-        drop(state, handle, OUTPUT_FULL)
+        drop(state, handle, i64(OUTPUT_FULL))
         return
     store_i64(box.address + 8 * length, handle)
     box.length = length + 1

@@ -75,7 +75,7 @@ class Running:
             self._arena = memory.enter_context(Arena(sum(crew.arena_bytes for crew in self._crews), huge=False))
             self._pool = memory.enter_context(PacketPool(pool or self._fitting_pool(), caches=threads))
             self._place(min(burst, self._pool.size), busy)
-            work.compile("int64(int64)")
+            work.prepare()
             self._undo = undo.pop_all()
         self._copies = [copy for crew in self._crews for copy in crew.copies]
         self._lock = threading.RLock()  # a signal's handler may stop the run while its thread takes a report
@@ -148,7 +148,7 @@ class Running:
             os.sched_setaffinity(0, {self._cores[copy.number % len(self._cores)]})
         wake_promptly()
         try:
-            work(copy.address)
+            work.function(copy.address)
         finally:
             with self._lock:
                 crew.left -= 1

@@ -23,9 +23,10 @@ from wirespeed.core.free import free_bulk
 from wirespeed.core.stage import FUNCTION_ERROR, OUTPUT_FULL, WAITS, WORKED, Head, Outbox, free_box
 from wirespeed.jit.atomics import load_acquire, load_relaxed, store_relaxed, store_release
 from wirespeed.jit.intrinsics import call_stage, copy, cycles, load_u64, move, pause, store_u64
-from wirespeed.jit.kernel import kernel
+from wirespeed.jit.kernel import entry, kernel
 from wirespeed.jit.layout import address, layout
 from wirespeed.jit.libc import futex_wait, monotonic_ns, sys_poll, sys_sleep
+from wirespeed.jit.types import int64
 
 i16, i64, u64, u32 = np.int16, np.int64, np.uint64, np.uint32
 SOURCE, STAGE, SINK = 0, 1, 2
@@ -348,7 +349,7 @@ def finish(w):
             free_box(w.cache, address(box))
 
 
-@kernel
+@entry(int64(int64), nogil=True)
 def work(worker):
     """Run a worker until it is told to stop, or nothing more can come; return how many rounds it made."""
     w = Worker(worker)

@@ -132,23 +132,25 @@ CacheImpl._locator_classes.insert(0, WirespeedLocator)
 
 
 class KernelCache(FunctionCache):
-    """numba's disk cache of one function, for which an index that cannot be read is an empty one.
+    """numba's disk cache of one function, for plain values under (what it is, types of arguments, of the result).
 
-    numba reads a whole index before it looks whether it is stale, and the types in it may be of an older version of
-    ours, with names that are gone or of layouts that have changed.
+    An index that cannot be read is an empty one: numba reads a whole index before it looks whether it is stale, and the
+    types in it may be of an older version of ours, with names that are gone or of layouts that have changed.
     """
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled function for a signature, or None when it is not there."""
+    def load(self, sig: Any, target_context: Any) -> Any:
+        """What is kept, or None when it is not there."""
+        target_context.refresh()
         try:
-            return super().load_overload(sig, target_context)
+            return self._cache_file.load(self._index_key(sig, target_context.codegen()))
         except Exception:
             self.flush()
             return None
 
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a compiled function; where that cannot be (a full disk, no descriptor left), it serves this process."""
+    def save(self, sig: Any, data: Any, codegen: Any) -> None:
+        """Keep something; where that cannot be (a full disk, no descriptor left), it serves this process."""
         try:
-            super().save_overload(sig, data)
+            self._impl.locator.ensure_cache_path()
+            self._cache_file.save(self._index_key(sig, codegen), data)
         except OSError:
             pass

@@ -10,15 +10,18 @@ a status beside the result, so an exception inside is seen and counted and never
 hits where that of a ``cfunc`` over other compiled functions does not.
 """
 
+import gc
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from numba import cfunc, njit, types
-from numba.core import event
 
+from wirespeed.jit import ahead
 from wirespeed.jit.cache import KernelCache
+from wirespeed.jit.dispatch import Compiling
 from wirespeed.jit.interrupt import deferred
 
 STAGE = types.int64(types.int64, types.int64, types.int64)
@@ -31,31 +34,39 @@ class Compiled(NamedTuple):
     seconds: float
 
 
-class _Watch(event.Listener):
+class _Watch:
     """Sees each compilation begin and end; the time of one includes the kernels that it needed compiled."""
 
     def __init__(self) -> None:
         self.done: list[Compiled] = []
         self.callback: Callable[[str], None] | None = None
-        self._since: list[float] = []
+        self._depth, self._collects = 0, True
 
-    def on_start(self, event: Any) -> None:
-        if self.callback and not self._since:
-            self.callback(_name(event))
-        self._since.append(time.perf_counter())
+    @contextmanager
+    def __call__(self, dispatcher: Any) -> Iterator[None]:
+        name, since = _name(dispatcher.py_func), time.perf_counter()
+        if self._depth == 0:
+            if self.callback:
+                self.callback(name)
+            # A compilation makes millions of objects that stay; looking for garbage among them is a tenth of its time.
+            self._collects = gc.isenabled()
+            gc.disable()
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if self._depth == 0 and self._collects:
+                gc.enable()
+            self.done.append(Compiled(name, time.perf_counter() - since))
 
-    def on_end(self, event: Any) -> None:
-        self.done.append(Compiled(_name(event), time.perf_counter() - self._since.pop()))
 
-
-def _name(event: Any) -> str:
-    function = event.data["dispatcher"].py_func
+def _name(function: Any) -> str:
     module = function.__module__ or "__main__"  # code that was run by exec() may have none
     return f"{module.removeprefix('wirespeed.')}.{function.__name__}"
 
 
 _watch = _Watch()
-event.register("numba:compile", _watch)
 
 
 def compiled() -> list[Compiled]:
@@ -72,15 +83,13 @@ def on_compile(callback: Callable[[str], None] | None) -> None:
 _FLAGS = {"nogil": True, "error_model": "numpy", "boundscheck": False, "no_cfunc_wrapper": True}
 
 
-def _guarded(dispatcher: Any) -> Any:
-    """Have Ctrl-C wait while ``dispatcher`` compiles, or loads what was compiled."""
-    compile_it = dispatcher.compile
-
-    def compile_guarded(signature: Any) -> Any:
-        with deferred:
-            return compile_it(signature)
-
-    dispatcher.compile = compile_guarded
+def _dispatcher(function: Any, **flags: Any) -> Any:
+    """A kernel of a function, compiled as :mod:`wirespeed.jit.dispatch` says."""
+    function.__wirespeed__ = True
+    dispatcher = njit(**(_FLAGS | flags))(function)
+    # What was typed at a prompt has no file to go stale.
+    kept = KernelCache(function) if os.path.isfile(function.__code__.co_filename) else None
+    Compiling(dispatcher, kept, _watch)
     return dispatcher
 
 
@@ -88,18 +97,33 @@ def kernel(function: Any = None, *, inline: bool = False) -> Any:
     """Compile ``function``: no GIL, no exceptions for arithmetic, no bounds checks, cached on disk."""
     if function is None:
         return lambda f: kernel(f, inline=inline)
-    function.__wirespeed__ = True
-    dispatcher = _guarded(njit(forceinline=inline, **_FLAGS)(function))
-    if os.path.isfile(function.__code__.co_filename):  # what was typed at a prompt has no file to go stale
-        dispatcher._cache = KernelCache(function)
-    return dispatcher
+    return _dispatcher(function, forceinline=inline)
 
 
-class Stage:
+class Whole:
+    """A kernel that is compiled for one signature, whoever asks for it first."""
+
+    def __init__(self, dispatcher: Any, signature: Any) -> None:
+        self.kernel, self.signature = dispatcher, signature
+        self._code: Any = None
+
+    def prepare(self) -> Any:
+        """Its machine code; compiles it, or loads it from the cache, the first time."""
+        if self._code is None:
+            ahead.wait_for(self)
+            self._code = self.kernel.wirespeed.code(self.signature)
+        return self._code
+
+    def is_kept(self) -> bool:
+        """Whether it need not be compiled: this process has it, or the cache."""
+        return self._code is not None or bool(self.kernel.wirespeed.is_kept(self.signature))
+
+
+class Stage(Whole):
     """A compiled ``(state, burst, n) -> n``.  Calling it from Python runs it; ``address`` is for the engine."""
 
     def __init__(self, function: Any) -> None:
-        self.kernel = kernel(function)
+        super().__init__(kernel(function), STAGE)
         self.name = function.__name__
         self.__doc__ = function.__doc__
         self._address = 0
@@ -108,10 +132,7 @@ class Stage:
     def address(self) -> int:
         """Where its machine code begins; compiles it, or loads it from the cache, the first time."""
         if not self._address:
-            with deferred:
-                self.kernel.compile(STAGE)
-                result = self.kernel.overloads[STAGE.args]
-                self._address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+            self._address = self.prepare().address
         return self._address
 
     def __call__(self, state: int, burst: int, n: int) -> int:
@@ -123,23 +144,18 @@ def stage(function: Any) -> Stage:
     return Stage(function)
 
 
-class Entry:
+class Entry(Whole):
     """A kernel that Python calls often, compiled for one signature; see :func:`entry`."""
 
     def __init__(self, function: Any, signature: Any, nogil: bool) -> None:
-        function.__wirespeed__ = True
-        self.kernel = _guarded(njit(**(_FLAGS | {"nogil": nogil}))(function))
-        if os.path.isfile(function.__code__.co_filename):
-            self.kernel._cache = KernelCache(function)
-        self.signature = signature
+        super().__init__(_dispatcher(function, nogil=nogil), signature)
         self._function: Any = None
 
     @property
     def function(self) -> Any:
         """The function for Python; compiles it, or loads it from the cache, the first time."""
         if self._function is None:
-            self.kernel.compile(self.signature)
-            self._function = self.kernel.overloads[self.signature.args].entry_point
+            self._function = self.prepare().entry_point
         return self._function
 
 

@@ -4,12 +4,14 @@ Output 0 is not used: what the stage leaves in its burst is nothing, and every p
 leaves in one piece for each port.
 """
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.core.element import Chain, Element
 from wirespeed.core.stage import Placement, Site
 from wirespeed.errors import GraphError
-from wirespeed.switch import stage
+from wirespeed.jit import ahead
+from wirespeed.switch import apart, stage
 from wirespeed.switch.execute.execution import Execution
 from wirespeed.switch.execute.reasons import DROPS as EXECUTE_DROPS
 from wirespeed.switch.ingress import DROPS, IngressState, arrive
@@ -43,6 +45,9 @@ class CorePart:
         self.memories: list[WorkerMemory] = []
         self.placements: list[Placement] = []
         self._made = 0
+        self._completing: threading.Thread | None = None
+        self._lock = threading.Lock()  # on the memories, with the thread that completes them
+        ahead.begin([apart.translation, apart.execution])
         switch.enter(self)
 
     def place(self, site: Site) -> Placement:
@@ -54,7 +59,19 @@ class CorePart:
         self.switch.add_state(memory.address)
         placed = Placement(stage.switch.address, memory.address, EXECUTE_DROPS, keep=self)
         self.placements.append(placed)
+        if not ahead.is_under_way(apart.execution):
+            memory.complete()
+        elif self._completing is None:
+            self._completing = threading.Thread(target=self._complete, name="wirespeed switch's code", daemon=True)
+            self._completing.start()
         return placed
+
+    def _complete(self) -> None:
+        """Give all workers the code that they have begun without; the run may be over when it is there."""
+        ahead.wait_for(apart.execution)
+        with self._lock:
+            for memory in self.memories:
+                memory.complete()
 
     def counters(self) -> dict[str, Any]:
         """What the caches did, over all workers."""
@@ -76,9 +93,10 @@ class CorePart:
         for memory in self.memories:
             self.switch.end_state(memory.address)
         self.switch.leave(self)
-        for memory in self.memories:
-            memory.close()
-        self.memories.clear()
+        with self._lock:
+            for memory in self.memories:
+                memory.close()
+            self.memories.clear()
 
 
 class Ingress(Element):

@@ -133,10 +133,10 @@ def _neighbor(flow, frame, at, end):
                 return
             target = load_be64(frame + option) << u64(16)
         option += size
-    _put(flow, W_TARGET, low)
-    _put(flow, W_TARGET + 1, high)
-    _put(flow, W_SHA, source)
-    _put(flow, W_THA, target)
+    _put(flow, i64(W_TARGET), low)
+    _put(flow, i64(W_TARGET + 1), high)
+    _put(flow, i64(W_SHA), source)
+    _put(flow, i64(W_THA), target)
 
 
 @kernel(inline=True)
@@ -165,10 +165,10 @@ def _ipv4(flow, frame, at, length, whole):
     word = u64(load_u8(frame + at + 1)) | u64(ttl) << u64(TTL_SHIFT)
     if not frag & FRAG_LATER:
         word |= _transport(flow, frame, at + header, min(at + total, length), proto)
-    _put(flow, W_PORT, load_u64(flow + 8 * W_PORT) | u64(proto) << u64(PROTO_SHIFT) | u64(frag) << u64(FRAG_SHIFT))
-    _put(flow, W_ADDRESSES, load_be64(frame + at + 12))
-    _put(flow, W_TRANSPORT, word)
-    _put(flow, W_DERIVED, ttl_floor(ttl))
+    _put(flow, i64(W_PORT), load_u64(flow + 8 * W_PORT) | u64(proto) << u64(PROTO_SHIFT) | u64(frag) << u64(FRAG_SHIFT))
+    _put(flow, i64(W_ADDRESSES), load_be64(frame + at + 12))
+    _put(flow, i64(W_TRANSPORT), word)
+    _put(flow, i64(W_DERIVED), ttl_floor(ttl))
 
 
 @kernel
@@ -182,10 +182,10 @@ def _ipv6(flow, frame, at, length, whole):
     if payload > whole - at - 40:
         return
     end = min(at + 40 + payload, length)
-    _put(flow, W_SRC6, load_be64(frame + at + 16))
-    _put(flow, W_SRC6 + 1, load_be64(frame + at + 8))
-    _put(flow, W_DST6, load_be64(frame + at + 32))
-    _put(flow, W_DST6 + 1, load_be64(frame + at + 24))
+    _put(flow, i64(W_SRC6), load_be64(frame + at + 16))
+    _put(flow, i64(W_SRC6 + 1), load_be64(frame + at + 8))
+    _put(flow, i64(W_DST6), load_be64(frame + at + 32))
+    _put(flow, i64(W_DST6 + 1), load_be64(frame + at + 24))
     proto = i64(load_u8(frame + at + 6))
     frag = i64(0)
     l4 = at + 40
@@ -230,10 +230,10 @@ def _ipv6(flow, frame, at, length, whole):
                     _neighbor(flow, frame, l4, end)
         else:
             word |= _transport(flow, frame, l4, end, proto)
-    _put(flow, W_PORT, load_u64(flow + 8 * W_PORT) | u64(proto) << u64(PROTO_SHIFT) | u64(frag) << u64(FRAG_SHIFT))
-    _put(flow, W_LABEL, load_u64(flow + 8 * W_LABEL) | u64(first & 0xFFFFF))
-    _put(flow, W_TRANSPORT, word)
-    _put(flow, W_DERIVED, ttl_floor(ttl))
+    _put(flow, i64(W_PORT), load_u64(flow + 8 * W_PORT) | u64(proto) << u64(PROTO_SHIFT) | u64(frag) << u64(FRAG_SHIFT))
+    _put(flow, i64(W_LABEL), load_u64(flow + 8 * W_LABEL) | u64(first & 0xFFFFF))
+    _put(flow, i64(W_TRANSPORT), word)
+    _put(flow, i64(W_DERIVED), ttl_floor(ttl))
 
 
 @kernel
@@ -243,10 +243,10 @@ def _arp(flow, frame, at, length):
         return
     operation = i64(load_be16(frame + at + 6))
     if operation <= 0xFF:
-        _put(flow, W_PORT, load_u64(flow + 8 * W_PORT) | u64(operation) << u64(PROTO_SHIFT))
-    _put(flow, W_ADDRESSES, u64(load_be32(frame + at + 14)) << u64(32) | u64(load_be32(frame + at + 24)))
-    _put(flow, W_SHA, load_be64(frame + at + 8) & MAC_BITS)
-    _put(flow, W_THA, load_be64(frame + at + 18) & MAC_BITS)
+        _put(flow, i64(W_PORT), load_u64(flow + 8 * W_PORT) | u64(operation) << u64(PROTO_SHIFT))
+    _put(flow, i64(W_ADDRESSES), u64(load_be32(frame + at + 14)) << u64(32) | u64(load_be32(frame + at + 24)))
+    _put(flow, i64(W_SHA), load_be64(frame + at + 8) & MAC_BITS)
+    _put(flow, i64(W_THA), load_be64(frame + at + 18) & MAC_BITS)
 
 
 @kernel
@@ -256,18 +256,18 @@ def _mpls(flow, frame, at, length):
     while length - at >= 4 and count < 3:
         entry = u64(load_be32(frame + at))
         if count == 0:
-            _put(flow, W_MPLS, entry)
+            _put(flow, i64(W_MPLS), entry)
             floor = min(i64(entry & u64(0xFF)), i64(TTL_FLOOR_MOST))
-            _put(flow, W_DERIVED, u64(floor) << u64(MPLS_TTL_FLOOR_SHIFT))
+            _put(flow, i64(W_DERIVED), u64(floor) << u64(MPLS_TTL_FLOOR_SHIFT))
         elif count == 1:
-            _put(flow, W_MPLS, load_u64(flow + 8 * W_MPLS) | entry << u64(32))
+            _put(flow, i64(W_MPLS), load_u64(flow + 8 * W_MPLS) | entry << u64(32))
         else:
-            _put(flow, W_MPLS2, entry)
+            _put(flow, i64(W_MPLS2), entry)
         count += 1
         at += 4
         if entry & u64(0x100):
             break
-    _put(flow, W_MPLS2, load_u64(flow + 8 * W_MPLS2) | u64(count) << u64(32))
+    _put(flow, i64(W_MPLS2), load_u64(flow + 8 * W_MPLS2) | u64(count) << u64(32))
 
 
 @kernel
@@ -279,20 +279,20 @@ def parse(flow, frame, length, whole):
     kind, at = i64(load_be16(frame + 12)), i64(14)
     if is_tag(kind) and length >= at + 4:
         dst |= u64(load_be16(frame + at) | TCI_PRESENT)
-        _put(flow, W_LABEL, u64(kind) << u64(TPID_SHIFT))
+        _put(flow, i64(W_LABEL), u64(kind) << u64(TPID_SHIFT))
         kind, at = i64(load_be16(frame + at + 2)), at + 4
         if is_tag(kind) and length >= at + 4:
             src |= u64(load_be16(frame + at) | TCI_PRESENT)
-            _put(flow, W_LABEL, load_u64(flow + 8 * W_LABEL) | u64(kind) << u64(TPID2_SHIFT))
+            _put(flow, i64(W_LABEL), load_u64(flow + 8 * W_LABEL) | u64(kind) << u64(TPID2_SHIFT))
             kind, at = i64(load_be16(frame + at + 2)), at + 4
     if kind < 0x600:
         named = length - at >= 8 and load_be64(frame + at) >> u64(16) == u64(0xAAAA03000000)
         kind, at = (i64(load_be16(frame + at + 6)), at + 8) if named else (i64(NO_ETH_TYPE), at)
         if kind < 0x600:
             kind = i64(NO_ETH_TYPE)
-    _put(flow, W_DST, dst)
-    _put(flow, W_SRC, src)
-    _put(flow, W_PORT, load_u64(flow + 8 * W_PORT) | u64(kind) << u64(ETH_TYPE_SHIFT))
+    _put(flow, i64(W_DST), dst)
+    _put(flow, i64(W_SRC), src)
+    _put(flow, i64(W_PORT), load_u64(flow + 8 * W_PORT) | u64(kind) << u64(ETH_TYPE_SHIFT))
     if kind == IP:
         _ipv4(flow, frame, at, length, whole)
     elif kind == IPV6:
@@ -340,7 +340,7 @@ def flow_of(handle, ports, flow, seed, hashed):
     p = Packet(handle)
     fill(flow, 0, FLOW_SIZE)
     place = min(i64(p.port), i64(255))
-    _put(flow, W_PORT, u64(PortRecord(ports + PORT * place).number))
+    _put(flow, i64(W_PORT), u64(PortRecord(ports + PORT * place).number))
     if p.link != LINKTYPE_ETHERNET:
         return
     frame, length, whole = data(p), i64(p.length), i64(p.total)
@@ -352,4 +352,4 @@ def flow_of(handle, ports, flow, seed, hashed):
     parse(flow, frame, length, whole)
     if hashed:
         value = u64(packet_hash(frame, length, seed))
-        _put(flow, W_DERIVED, load_u64(flow + 8 * W_DERIVED) | value)
+        _put(flow, i64(W_DERIVED), load_u64(flow + 8 * W_DERIVED) | value)

@@ -24,13 +24,12 @@ from wirespeed.jit.intrinsics import call_stage, load_i64, load_u32, load_u64, p
 from wirespeed.jit.kernel import kernel, stage
 from wirespeed.switch import cache as caches
 from wirespeed.switch import path as paths
-from wirespeed.switch.execute.run import execute
+from wirespeed.switch.apart import take_path, translate_flow
 from wirespeed.switch.extract import flow_of
 from wirespeed.switch.fields import FLOW_SIZE, FRAG_ANY, FRAG_SHIFT, W_PORT
 from wirespeed.switch.memory import LIVE_WORDS, ONE_OUTPUT, PORT, Live, PortRecord, RuleRecord, Shared, TableRecord
 from wirespeed.switch.path import NOT_SIMPLE, PATH, Path, path_of
 from wirespeed.switch.state import MEMO, MEMOS, Memo, State
-from wirespeed.switch.translate.run import translate
 from wirespeed.switch.translate.translation import Translation
 from wirespeed.tables.classifier.entry import Entry
 from wirespeed.tables.classifier.search import lookup
@@ -153,7 +152,7 @@ def resolve(s, state, handle, key, bucket, version, live, k):
     s.translated += u64(1)
     t = Translation(s.translation)
     t.flow, t.version, t.handle, t.place = s.flow, version, handle, came_by
-    translate(s.translation)
+    translate_flow(s)
     place = paths.only_output(t.ops, t.n_ops)
     output = i64(NOT_SIMPLE)
     if place >= 0 and t.mirrored == 0:
@@ -171,7 +170,7 @@ def resolve(s, state, handle, key, bucket, version, live, k):
     p.ops, p.n_ops = t.ops, u32(t.n_ops)
     p.counters, p.n_counters = t.counters, u32(t.n_counters)
     _count(s, path, u64(1), u64(Packet(handle).total))
-    execute(state, s.execution, handle, path)
+    take_path(s, state, handle, path)
     return i64(0)
 
 
@@ -191,7 +190,7 @@ def forward(s, state, burst, n, version, live, k):
     """
     now = u64(version) & u64(0xFFFFFFFF)
     keys, buckets, first = s.keys, s.buckets, s.paths.paths
-    outboxes, execution, misses = s.head.outboxes, s.execution, i64(0)
+    outboxes, misses = s.head.outboxes, i64(0)
     previous, packets, size = i64(0), u64(0), u64(0)
     output, box, length, capacity, slots = i64(NOT_SIMPLE), i64(0), i64(0), i64(0), i64(0)
     for i in range(n):
@@ -221,12 +220,12 @@ def forward(s, state, burst, n, version, live, k):
         packets += u64(1)
         size += u64(Packet(handle).total)
         if output == NOT_SIMPLE:
-            execute(state, execution, handle, path)
+            take_path(s, state, handle, path)
         elif length < capacity:
             store_i64(slots + 8 * length, handle)
             length += 1
         else:
-            drop(state, handle, OUTPUT_FULL)
+            drop(state, handle, i64(OUTPUT_FULL))
     _settle_counts(previous, packets, size)
     if output != NOT_SIMPLE:
         Outbox(box).length = length
@@ -256,7 +255,7 @@ def _differs(s, handle, key, bucket, version, live):
     caches.scatter(live + LIVE_WORDS, k, key, s.flow)
     t = Translation(s.translation)
     t.flow, t.version, t.handle, t.place = s.flow, version, handle, i64(Packet(handle).port)
-    translate(s.translation)
+    translate_flow(s)
     return not paths.same(path_of(s.paths, number), t.ops, t.n_ops, t.counters, t.n_counters)
 
 

@@ -37,7 +37,8 @@ State = layout(
         (None, 4),
         ("next_entries", "i8"),  # address of a larger memory for the cache, or 0; the worker takes it and writes 0
         ("next_mask", "u8"),  # buckets less one
-        (None, 16),
+        ("translate", "i8"),  # addresses of what is compiled apart
+        ("execute", "i8"),
         ("cache", Cache),
         ("paths", Paths),
         # written by the worker, read by the control path

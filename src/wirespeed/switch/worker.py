@@ -8,8 +8,8 @@ import numpy as np
 from wirespeed.core.arena import Arena
 from wirespeed.core.stage import MAX_BURST
 from wirespeed.errors import GraphError
-from wirespeed.jit import libc
-from wirespeed.switch import publish
+from wirespeed.jit import ahead, libc
+from wirespeed.switch import apart, publish
 from wirespeed.switch.cache import WAYS
 from wirespeed.switch.counters import MOST
 from wirespeed.switch.execute import run as execute
@@ -51,6 +51,9 @@ class WorkerMemory:
         self.address = address
         state = self.state
         state.shared, state.shape, state.code = shared, -1, code
+        state.translate = apart.translation.address
+        # Where it is being compiled, the worker is told when it is there.
+        state.execute = 0 if ahead.is_under_way(apart.execution) else apart.execution.address
         state.keys = arena.alloc(MAX_BURST * FLOW_SIZE)
         state.buckets = arena.alloc(8 * MAX_BURST)
         state.flow, state.memos = arena.alloc(FLOW_SIZE), arena.alloc(MEMO * MEMOS)
@@ -75,6 +78,11 @@ class WorkerMemory:
     def state(self) -> Any:
         """The record of its state."""
         return State.at(self.address)
+
+    def complete(self) -> None:
+        """Give the worker the code that it has begun without; waits until it is compiled."""
+        if not int(self.state.execute):
+            publish.show.function(self.address + State.offset("execute"), apart.execution.address)  # Q2
 
     def grow(self, most: int) -> bool:
         """Give the worker a cache for four times as many flows, up to ``most``, when this one keeps throwing flows out.

@@ -36,7 +36,7 @@ def forget(state, e, handle):
 def lose(state, e, reason):
     """Count a copy that could not be made or sent."""
     e.made += 1
-    count_drops(state, reason, 1)
+    count_drops(state, reason, i64(1))
 
 
 @kernel
