@@ -270,8 +270,8 @@ class Store:
 
     def add(self, rule: Rule) -> Rule:
         """Add a rule, in place of one with the same table, priority and match; return it."""
-        rules = self.tables[rule.table]
-        old = rules.get(rule.key)
+        rules, key = self.tables[rule.table], rule.key
+        old = rules.get(key)
         if self.length >= MOST_RULES and old is None:
             raise GraphError(f"a switch has at most {MOST_RULES} rules; remove some first")
         if rule.flags & CHECK_OVERLAP:
@@ -289,11 +289,11 @@ class Store:
             self._place(rule)
             if old is None:
                 self._undo.append((self._undo_add, (rule,)))
-                rules[rule.key] = rule
+                rules[key] = rule
                 self.length += 1
             else:
-                self._undo.append((rules.__setitem__, (rule.key, old)))
-                rules[rule.key] = rule
+                self._undo.append((rules.__setitem__, (key, old)))
+                rules[key] = rule
                 if old.number != rule.number:
                     self._pending.append((self.counters.give, (old.number,)))
             self._note(rule)

@@ -80,7 +80,7 @@ class Switch(Element):
         name: str = "switch",
         *,
         cache: int = 1 << 17,
-        cache_most: int = 1 << 21,
+        cache_most: int = 1 << 22,
         insert: float = 1.0,
         mac_entries: int = 8192,
         mac_age_s: int = 300,
