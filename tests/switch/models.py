@@ -123,15 +123,12 @@ def _arp(data: bytes) -> dict[str, int]:
 
 
 def _mpls(data: bytes) -> dict[str, int]:
-    found: dict[str, int] = {"labels": 0}
-    for i in range(3):
-        if len(data) < 4 * i + 4:
-            break
+    found: dict[str, int] = {}
+    for i in range(min(3, len(data) // 4)):
         found[f"lse{i}"] = number(data[4 * i : 4 * i + 4])
-        found["labels"] = i + 1
         if found[f"lse{i}"] & 0x100:
-            break
-    return found
+            return found | {"labels": i + 1}
+    return found | {"labels": sum(entry != 0 for entry in found.values())}  # as Open vSwitch counts without an end
 
 
 # Where in a flow the model's fields are that no match names as a whole.

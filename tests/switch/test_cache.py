@@ -42,7 +42,7 @@ class Bed:
         self.address = self.arena.alloc(Cache.size)
         self.cache = Cache.at(self.address)
         self.cache.entries = self.arena.alloc(buckets * WAYS * WIDEST)
-        self.cache.mask, self.cache.insert, self.cache.random = buckets - 1, 0xFFFFFFFF, 12345
+        self.cache.mask, self.cache.insert, self.cache.random = buckets - 1, 1 << 32, 12345
         self.cache.seeds = self.arena.alloc(8 * WORDS)
         self.array(self.cache.seeds, WORDS)[:] = np.random.default_rng(5).integers(1, 1 << 62, WORDS, np.uint64) | u64(
             1
@@ -249,7 +249,7 @@ def test_versions_may_pass_where_their_lower_bits_begin_anew(first: int) -> None
     bed.arena.close()
 
 
-@pytest.mark.parametrize(("insert", "least", "most"), [(0, 0, 0), (1 << 30, 150, 350), (0xFFFFFFFF, 1000, 1000)])
+@pytest.mark.parametrize(("insert", "least", "most"), [(0, 0, 0), (1 << 30, 150, 350), (1 << 32, 1000, 1000)])
 def test_a_share_of_the_insertions_is_done(insert: int, least: int, most: int) -> None:
     bed = Bed(1024, 1)
     bed.cache.insert = insert

@@ -102,18 +102,9 @@ def build(arguments: Any) -> "Switch":
 
 
 def _made(arguments: Any) -> "Switch":
-    from wirespeed.switch.state import State
     from wirespeed.switch.switch import Switch
 
-    class Checked(Switch):
-        """A switch whose workers compare their code with the generic one from the first burst on."""
-
-        def add_state(self, state: int) -> None:
-            State.at(state).check = 1
-            super().add_state(state)
-
-    kind = Checked if arguments.check else Switch
-    return kind(os.path.basename(arguments.name), cache=arguments.cache)
+    return Switch(os.path.basename(arguments.name), cache=arguments.cache, check=arguments.check)
 
 
 def _say(text: str) -> None:

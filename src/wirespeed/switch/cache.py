@@ -44,7 +44,7 @@ Cache = layout(
         ("mask", "u8"),  # buckets less one
         ("seeds", "i8"),  # odd u8[WORDS]
         (None, 8),
-        ("insert", "u8"),  # an insertion is done when a random number of 32 bits is at most this
+        ("insert", "u8"),  # an insertion is done when a random number of 32 bits is below this
         ("random", "u8"),
         ("era", "i8"),  # version >> 31: another one, and what is kept means nothing
         (None, 8),
@@ -161,7 +161,7 @@ def chance(c):
 @kernel
 def insert(c, bucket, key, path, version, k):
     """Put a key and its path into its bucket: in place of the same key, of nothing, of an older version, or of chance."""
-    if chance(c) > c.insert:
+    if chance(c) >= c.insert:
         c.skipped += u64(1)
         return
     chosen = i64(-1)

@@ -251,8 +251,8 @@ def _arp(flow, frame, at, length):
 
 @kernel
 def _mpls(flow, frame, at, length):
-    """Up to three entries of a label stack."""
-    count = i64(0)
+    """Up to three entries of a label stack; of one whose end is not among them, those that are not 0 count."""
+    count, named, ended = i64(0), i64(0), False
     while length - at >= 4 and count < 3:
         entry = u64(load_be32(frame + at))
         if count == 0:
@@ -264,10 +264,12 @@ def _mpls(flow, frame, at, length):
         else:
             _put(flow, i64(W_MPLS2), entry)
         count += 1
+        named += i64(1) if entry != u64(0) else i64(0)
         at += 4
         if entry & u64(0x100):
+            ended = True
             break
-    _put(flow, i64(W_MPLS2), load_u64(flow + 8 * W_MPLS2) | u64(count) << u64(32))
+    _put(flow, i64(W_MPLS2), load_u64(flow + 8 * W_MPLS2) | u64(count if ended else named) << u64(32))
 
 
 @kernel

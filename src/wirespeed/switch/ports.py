@@ -183,9 +183,7 @@ class Ports:
         outgoing = dict.fromkeys(self.by_number, 0)
         for i, mirror in enumerate(mirrors.values()):
             for number in self.by_number:
-                if number in outputs:
-                    continue
-                if mirror.select_all or number in mirror.sources:
+                if number not in outputs and (mirror.select_all or number in mirror.sources):
                     incoming[number] |= 1 << i
                 if mirror.select_all or number in mirror.destinations:
                     outgoing[number] |= 1 << i

@@ -49,7 +49,7 @@ MOST_RULES = 1 << 20
 _RECORD = struct.Struct("<QQIIII")
 assert _RECORD.size == RuleRecord.size
 _MODIFIED = ("actions", "entry", "record", "size", "reads", "modified", "base_packets", "base_bytes", "seen_packets")
-_Step = tuple[Callable[..., object], tuple[Any, ...]]
+_Step = tuple[Any, ...]  # what is called, and its arguments: one object, for a bundle may have a million
 
 
 class Store:
@@ -76,6 +76,7 @@ class Store:
         self._changes = 0
         self._depth = 0
         self._publish = publish.publish.function
+        self._drop_reads, self._free, self._give = self.live.remove, heap.free, counters.give  # one object each
         self._show_live()
 
     # Changes.
@@ -96,11 +97,11 @@ class Store:
 
     def on_undo(self, step: Callable[..., object], *arguments: Any) -> None:
         """Have this done if the bundle under way fails; the last that was noted comes first."""
-        self._undo.append((step, arguments))
+        self._undo.append((step, *arguments))
 
     def afterwards(self, step: Callable[..., object], *arguments: Any) -> None:
         """Have this done when the bundle under way has become visible."""
-        self._pending.append((step, arguments))
+        self._pending.append((step, *arguments))
 
     def _mark(self) -> tuple[int, int, tuple[int, int] | None, int]:
         return len(self._undo), len(self._pending), self._change, self._changes
@@ -109,7 +110,7 @@ class Store:
         """Undo what was prepared since a mark."""
         undo, pending, self._change, self._changes = mark
         while len(self._undo) > undo:
-            step, arguments = self._undo.pop()
+            step, *arguments = self._undo.pop()
             step(*arguments)
         while len(self._pending) > pending:
             self._pending.pop()
@@ -135,7 +136,7 @@ class Store:
         self._change, self._changes = None, 0
         failure = None
         while self._pending:
-            step, arguments = self._pending.popleft()
+            step, *arguments = self._pending.popleft()
             try:
                 step(*arguments)
             except Exception as error:  # of who is told that a rule ended; the steps behind it are done all the same
@@ -154,8 +155,9 @@ class Store:
         kind = ALL_CHANGED
         if self._changes == 1 and self._change is not None:
             value, mask = self._change
-            mask &= ~self._written
-            value &= mask
+            if mask & self._written:
+                mask &= ~self._written
+                value &= mask
             self._terms.raw = value.to_bytes(FLOW_SIZE, "little") + mask.to_bytes(FLOW_SIZE, "little")
             kind = SOME_CHANGED
         self.version += 1
@@ -209,11 +211,11 @@ class Store:
             self._changes += 2  # what the log says of older versions no longer holds
         rule.reads = reads | rule.match.mask
         self.want(rule.reads, 0)
-        self._undo.append((self.live.remove, (rule.reads,)))
+        self._undo.append((self._drop_reads, rule.reads))
         self.instances += 1
         rule.size = _RECORD.size + len(program)
         rule.record = self.heap.alloc(rule.size)
-        self._undo.append((self.heap.free, (rule.record, rule.size, self.version)))
+        self._undo.append((self._free, rule.record, rule.size, self.version))
         head = _RECORD.pack(
             rule.record + _RECORD.size,
             rule.cookie,
@@ -225,7 +227,7 @@ class Store:
         ctypes.memmove(rule.record, head + program, rule.size)
         classifier = self.classifiers.get(rule.table) or self._make_table(rule.table)
         rule.entry = classifier.insert(rule.match.value, rule.match.mask, rule.priority, self.version + 1, rule.record)
-        self._undo.append((classifier.expire, (rule.entry, 0)))
+        self._undo.append((classifier.expire, rule.entry, 0))
 
     def _make_table(self, table: int) -> Classifier:
         classifier = self.classifiers[table] = Classifier(WORDS, limit=2 * MOST_RULES)
@@ -285,17 +287,17 @@ class Store:
                 self._end(old)
             if not rule.number:
                 rule.number, rule.base_packets, rule.base_bytes = self.counters.take()
-                self._undo.append((self.counters.give, (rule.number,)))
+                self._undo.append((self._give, rule.number))
             self._place(rule)
             if old is None:
-                self._undo.append((self._undo_add, (rule,)))
+                self._undo.append((self._undo_add, rule))
                 rules[key] = rule
                 self.length += 1
             else:
-                self._undo.append((rules.__setitem__, (key, old)))
+                self._undo.append((rules.__setitem__, key, old))
                 rules[key] = rule
                 if old.number != rule.number:
-                    self._pending.append((self.counters.give, (old.number,)))
+                    self._pending.append((self._give, old.number))
             self._note(rule)
         except BaseException as error:
             self._back_to(mark, error)
@@ -319,9 +321,9 @@ class Store:
     def _end(self, rule: Rule) -> None:
         """Have a rule's entry end with the next version."""
         classifier = self.classifiers[rule.table]
-        self._undo.append((classifier.expire, (rule.entry, FOREVER)))
+        self._undo.append((classifier.expire, rule.entry, FOREVER))
         classifier.expire(rule.entry, self.version + 1)
-        self._pending.append((self._unplace, (rule.record, rule.size, rule.reads)))
+        self._pending.append((self._unplace, rule.record, rule.size, rule.reads))
 
     def modify(self, rule: Rule, actions: tuple[Any, ...], reset: bool = False) -> None:
         """Change what a rule does; its times go on, and so do its counters unless they are to begin anew."""
@@ -329,7 +331,7 @@ class Store:
         mark = self._mark()
         try:
             self._end(rule)
-            self._undo.append((self._undo_modify, (rule, before)))
+            self._undo.append((self._undo_modify, rule, before))
             rule.actions = actions
             self._place(rule)
             rule.modified = time.monotonic()
@@ -353,10 +355,10 @@ class Store:
         mark = self._mark()
         try:
             self._end(rule)
-            self._undo.append((self._undo_remove, (rule,)))
+            self._undo.append((self._undo_remove, rule))
             del self.tables[rule.table][rule.key]
             self.length -= 1
-            self._pending.append((self._removed, (rule, reason)))
+            self._pending.append((self._removed, rule, reason))
             self._note(rule)
         except BaseException as error:
             self._back_to(mark, error)

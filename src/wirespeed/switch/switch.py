@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from wirespeed.core.arena import Arena
@@ -24,6 +24,7 @@ from wirespeed.errors import GraphError
 from wirespeed.switch import element as elements
 from wirespeed.switch import groups as group_memory
 from wirespeed.switch import publish, specialise
+from wirespeed.switch.cache import MOST_BEHIND
 from wirespeed.switch.counters import Counters
 from wirespeed.switch.fields import LOCAL
 from wirespeed.switch.groups import Group, Placed
@@ -49,6 +50,7 @@ from wirespeed.switch.stage import generic
 from wirespeed.switch.state import State
 from wirespeed.switch.store import Store
 from wirespeed.switch.text.flow import FlowMod, flow_mod, parse_flow
+from wirespeed.switch.worker import check_cache
 from wirespeed.tables.learning import MacTable
 from wirespeed.tables.meter import Band, Meters
 
@@ -70,7 +72,8 @@ class Switch(Element):
 
     ``cache`` is how many flows each worker's exact match cache is for (0: none), to begin with: one that has to throw flows
     out grows, up to ``cache_most``.  ``insert`` is the probability that a flow that missed it is put there; ``mac_entries``
-    and ``mac_age_s`` are of the table that NORMAL learns into.
+    and ``mac_age_s`` are of the table that NORMAL learns into.  With ``check`` workers compare what their specialised code
+    and their cache say with what the tables do, for each packet: ``worker_counters()`` has ``checked`` and ``differences``.
     """
 
     KIND = None
@@ -85,8 +88,11 @@ class Switch(Element):
         mac_entries: int = 8192,
         mac_age_s: int = 300,
         memory: int = 1 << 32,
+        check: bool = False,
     ) -> None:
+        check_cache(cache, insert, cache_most)
         self.name, self.cache, self.cache_most, self.insert = name, cache, cache_most, insert
+        self.check = bool(check)
         self.lock = threading.RLock()
         self._arena = Arena(_SIZE, huge=False)
         self.shared = self._arena.alloc(Shared.size)
@@ -106,6 +112,7 @@ class Switch(Element):
         self.on_flow_removed: Callable[[Removed], None] | None = None
         self._parts: list[elements.CorePart] = []
         self._timed: dict[Rule, None] = {}
+        self._final: tuple[int, Any] | None = None  # a version, and counts when all workers had come to it
         self._closed = False
         self._code = 0
         self._ended_counters: Counter[str] = Counter()
@@ -611,6 +618,8 @@ class Switch(Element):
     def add_state(self, state: int) -> None:
         """A worker will run."""
         with self.lock:
+            if self.check:
+                State.at(state).check = 1
             self.counters.states.append(state)
 
     def end_state(self, state: int) -> None:
@@ -639,6 +648,7 @@ class Switch(Element):
                 self.expire_flows()
                 self.mac_table.age(int(time.monotonic()))
                 self.store.reclaim()
+                self._final = None  # its memory is not kept for the next rule that ends, whenever that may be
         return SERVICE_S
 
     def expire_flows(self) -> int:
@@ -656,16 +666,27 @@ class Switch(Element):
                     ended.append((rule, "hard_timeout"))
                 elif rule.idle_timeout and stats.idle >= rule.idle_timeout:
                     ended.append((rule, "idle_timeout"))
-            for rule, reason in ended:
-                self.store.remove(rule, reason)
+            # Behind so many versions nothing in a cache is compared but all looked up, so many rules may as well be one change.
+            with self.store.bundle() if len(ended) > MOST_BEHIND else nullcontext():
+                for rule, reason in ended:
+                    self.store.remove(rule, reason)
             return len(ended)
 
     def _removed(self, rule: Rule, reason: str) -> None:
         self._timed.pop(rule, None)
         if self.on_flow_removed is not None:
+            self.on_flow_removed(Removed(self._stats(rule, self._final_totals(), time.monotonic()), reason))
+
+    def _final_totals(self) -> Any:
+        """What all rules counted that ended with the version in force, or before: read once for all that it ended."""
+        version = self.store.version
+        if self._final is None or self._final[0] != version:
             # What bursts that began before it are still to count is told too.
-            publish.wait_for(self.counters.states, self.store.version)
-            self.on_flow_removed(Removed(self._stats(rule, self.counters.totals(), time.monotonic()), reason))
+            settled = publish.wait_for(self.counters.states, version)
+            totals = self.counters.totals()
+            self._final = (version, totals) if settled else None
+            return totals
+        return self._final[1]
 
     # The end.
 

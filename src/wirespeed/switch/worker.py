@@ -30,6 +30,15 @@ def entry_size(k: int) -> int:
     return 32 if k <= 3 else 64 if k <= 7 else 128 if k <= 15 else WIDEST
 
 
+def check_cache(entries: Any, insert: Any, most: Any = MOST_ENTRIES) -> None:
+    """Refuse what no cache can be: its flows to begin with and at most, the probability of an insertion."""
+    for name, n in (("cache", entries), ("cache_most", most)):
+        if not isinstance(n, int) or isinstance(n, bool) or not 0 <= n <= MOST_ENTRIES:
+            raise GraphError(f"{name} must be a whole number of flows from 0 (none) to {MOST_ENTRIES}, got {n!r}")
+    if not isinstance(insert, int | float) or isinstance(insert, bool) or not 0 <= insert <= 1:
+        raise GraphError(f"insert is the probability of an insertion, a number from 0 to 1, got {insert!r}")
+
+
 class WorkerMemory:
     """The memory of one worker, whose state is at ``address`` in the run's own memory and outlives it.
 
@@ -37,10 +46,7 @@ class WorkerMemory:
     """
 
     def __init__(self, address: int, shared: int, code: int, entries: int, insert: float) -> None:
-        if not 0 <= entries <= MOST_ENTRIES:
-            raise GraphError(f"cache must be 0 to {MOST_ENTRIES} flows, got {entries}")
-        if not 0 <= insert <= 1:
-            raise GraphError(f"insert is the probability of an insertion, 0 to 1, got {insert}")
+        check_cache(entries, insert)
         self._buckets = buckets = 1 << max(0, (max(entries, 2) // WAYS - 1).bit_length())
         self._cache = Arena(buckets * WAYS * WIDEST)
         self._before: Arena | None = None
@@ -71,7 +77,7 @@ class WorkerMemory:
         cache.seeds = self._arena.alloc(8 * WORDS)
         libc.copy_in(cache.seeds, seeds.tobytes())
         cache.entries, cache.mask = self._cache.address, buckets - 1
-        cache.insert = min(int(insert * (1 << 32)), 0xFFFFFFFF) if entries else 0
+        cache.insert = int(insert * (1 << 32)) if entries else 0
         cache.random = int.from_bytes(os.urandom(8), "little") | 1
 
     @property

@@ -40,6 +40,8 @@ for _needs, _ways in WAYS.items():
         NEEDED[_needs] |= _mask
     if _needs.startswith("nd"):
         NEEDED[_needs] |= 0xFFFF << FIELDS["tcp_src"].at | 0xFFFF << FIELDS["tcp_dst"].at
+for _needs in ("tcp", "udp", "sctp"):
+    NEEDED[_needs] |= fields.FRAG_LATER << 64 * fields.W_PORT + fields.FRAG_SHIFT  # a later fragment has no ports
 NEEDED[""] = 0
 NEEDED["arp"] |= FIELDS["arp_op"].mask  # without an operation nothing is written
 TAGS = FIELDS["vlan_tci"].mask | 0xFFFF << 64 * fields.W_SRC

@@ -52,7 +52,8 @@ class SetField(Action):
 
     def encode(self, places: Places) -> tuple[int, ...]:
         value, mask = self._bits
-        return set_words(value, mask, self.needs)
+        # What a match must promise is checked with the rule; in a bucket, nobody promises, and the bits add a tag.
+        return set_words(value, mask, self.field.needs)
 
     def __str__(self) -> str:
         if self.old:

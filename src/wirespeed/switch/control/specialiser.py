@@ -5,11 +5,13 @@ compiles.  Traffic goes on meanwhile by the generic code, or by what was compile
 own.
 """
 
+import atexit
 import logging
 import threading
 from typing import Any
 
 QUIET_S = 0.2  # without another change, before anything is compiled
+PATIENCE_S = 0.1  # that closing waits for what is being compiled
 log = logging.getLogger("wirespeed")
 
 
@@ -56,6 +58,8 @@ class Specialiser:
         try:
             self.switch.specialise()
         except Exception as error:  # the generic code serves, so a switch goes on without
+            if self._closed.is_set():
+                return
             self.failed = f"{type(error).__name__}: {error}"
             log.warning("no specialised code for these rules: %s", self.failed)
         else:
@@ -64,11 +68,17 @@ class Specialiser:
         self.shape = shape
 
     def close(self) -> None:
-        """Compile no more; waits for what is being compiled.  Closing twice is harmless."""
+        """Compile no more; hardly waits for what is being compiled.  Closing twice is harmless.
+
+        A compilation cannot be stopped.  What comes of it reaches no worker of a run that is over, so it may go on
+        behind a switch that is closed; but the interpreter must not end under it, and waits for it then.
+        """
         self._closed.set()
         self._wanted.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(PATIENCE_S)
+            if self._thread.is_alive():
+                atexit.register(self._thread.join)
         self.switch.store.on_shape = self._before
 
     def __enter__(self) -> "Specialiser":

@@ -27,15 +27,13 @@ from wirespeed.jit.intrinsics import (
 from wirespeed.jit.kernel import kernel
 from wirespeed.switch.execute.headers import HEADERS, Headers, find_headers
 from wirespeed.switch.execute.sums import covered_changed, ipv4_sum_changed, own_changed
-from wirespeed.switch.extract import MAC_BITS, is_tag
+from wirespeed.switch.extract import MAC_BITS, is_tag, is_whole_tcp
 from wirespeed.switch.fields import (
     ARP,
     ICMP,
     ICMPV6,
     MPLS,
     MPLS_MULTICAST,
-    NEIGHBOR_ADVERT,
-    NEIGHBOR_SOLICIT,
     PROTO_SHIFT,
     SCTP,
     TCI_PRESENT,
@@ -155,7 +153,7 @@ def _ports(p, h, value, mask):
     proto, room = h.proto, h.room
     message = (proto == ICMP and h.version == 4) or (proto == ICMPV6 and h.version == 6)
     if not (
-        (proto == TCP and room >= 20)
+        (proto == TCP and is_whole_tcp(h.frame, h.l4, h.l4 + room))
         or (proto == UDP and room >= 8)
         or (proto == SCTP and room >= 12)
         or (message and room >= 8)
@@ -195,10 +193,8 @@ def _labels(h, first, value, mask):
 
 @kernel(inline=True)
 def _is_neighbor(h):
-    if h.version != 6 or h.proto != ICMPV6 or h.room < 24 or load_u8(h.frame + h.l4 + 1) != 0:
-        return False
-    kind = load_u8(h.frame + h.l4)
-    return kind == NEIGHBOR_SOLICIT or kind == NEIGHBOR_ADVERT
+    # Of which type it is, its flow said when the change was made; the packet may get that type later, or have had it.
+    return h.version == 6 and h.proto == ICMPV6 and h.room >= 24
 
 
 @kernel

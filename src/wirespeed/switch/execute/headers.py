@@ -26,11 +26,11 @@ Headers = layout(
         ("whole", "i8"),  # bytes of the packet
         ("kind", "i8"),  # type of what is at ``net``
         ("net", "i8"),  # offset of what is behind the tags
-        ("proto", "i8"),  # of an IP packet that is whole so far; else 0
+        ("proto", "i8"),  # of an IP packet that is whole so far; of 0, Open vSwitch takes it for none
         ("l4", "i8"),  # offset of the transport header,
         ("room", "i8"),  # how many of its bytes are in the first segment: 0 for later fragments,
         ("size", "i8"),  # and how many there are by IP's length
-        ("version", "i8"),  # 4 or 6, or 0
+        ("version", "i8"),  # 4 or 6, of an IP packet that is whole so far; else 0
         ("routed", "i8"),  # whether a routing header holds the destination that the checksum covers
         (None, 40),
     ],
@@ -110,6 +110,7 @@ def _ipv6(h):
             return
         proto, l4 = i64(load_u8(frame + l4)), l4 + size
         if later:
+            proto = i64(FRAGMENT)
             break
     h.version, h.proto, h.l4 = 6, proto, l4
     if not later:

@@ -25,7 +25,17 @@ from wirespeed.switch.execute.send import send
 from wirespeed.switch.execute.vlan import TCI, VID, VLAN, Vlan, carries, come_in, dress, fits, look_at_tags
 from wirespeed.switch.extract import is_tag
 from wirespeed.switch.fields import ARP
-from wirespeed.switch.memory import ACCESS, MIRROR_OUTPUT, NO_PLACE, PORT, PORT_NO_FLOOD, TRUNK, PortRecord, Shared
+from wirespeed.switch.memory import (
+    ACCESS,
+    MIRROR_OUTPUT,
+    NO_PLACE,
+    PORT,
+    PORT_NO_FLOOD,
+    PORT_NO_FORWARD,
+    TRUNK,
+    PortRecord,
+    Shared,
+)
 from wirespeed.tables.learning import GRATUITOUS, GROUP, ORDINARY, find, learn
 
 i64, u64 = np.int64, np.uint64
@@ -48,12 +58,18 @@ def _kind_of(frame, length):
     return i64(GRATUITOUS) if told else i64(ORDINARY)
 
 
+@kernel(inline=True)
+def _is_seen(port):
+    """Whether what is for a port goes there, or is at least seen by its mirrors."""
+    return is_open(port) or (port.present != 0 and port.flags & PORT_NO_FORWARD == 0 and port.mirrors_out != u64(0))
+
+
 @kernel
 def _to_one(state, execution, handle, place, v):
     """Send a packet itself to a port, with the tags that this one wants."""
     e = Execution(execution)
     port = PortRecord(Shared(e.shared).ports + PORT * place)
-    if not is_open(port):
+    if not _is_seen(port):
         drop(state, handle, i64(PORT_CLOSED))
         return
     if not fits(port, v):
@@ -74,7 +90,12 @@ def _flood(state, execution, handle, source, v):
     shared, before = Shared(e.shared), i64(-1)
     for place in range(shared.n_ports):
         port = PortRecord(shared.ports + PORT * place)
-        if place == source or not is_open(port) or port.flags & (PORT_NO_FLOOD | MIRROR_OUTPUT) or not carries(port, v):
+        if (
+            place == source
+            or not _is_seen(port)
+            or port.flags & (PORT_NO_FLOOD | MIRROR_OUTPUT)
+            or not carries(port, v)
+        ):
             continue
         if before >= 0:
             new = duplicate(state, e, handle, i64(Packet(handle).total))
@@ -139,7 +160,11 @@ def normal(state, execution, handle, source):
     if length >= 18 and port.flags & MIRROR_OUTPUT == 0 and source != NO_PLACE:
         tagged = is_tag(load_be16(frame + 12))
         tci = i64(load_be16(frame + 14)) if tagged else i64(0)
-        if mode == TRUNK and port.trunks == 0 and (not tagged or tci & TCI != 0):
+        if (
+            mode == TRUNK
+            and port.trunks == 0
+            and (not tagged or (tci & TCI != 0 and not is_tag(load_be16(frame + 16))))
+        ):
             vid = tci & VID
         elif mode == ACCESS and not tagged:
             vid = i64(port.tag)

@@ -59,7 +59,8 @@ def look_at_tags(handle, v):
             return False
         v.tags, v.tci, v.tpid = i64(1), i64(load_be16(frame + 14)), i64(tpid)
         if is_tag(load_be16(frame + 16)) and length >= 22:
-            v.tags, v.inner = i64(2), 1 + (i64(load_be16(frame + 18)) & VID)
+            inner = i64(load_be16(frame + 18))
+            v.tags, v.inner = i64(2), 1 + (inner & VID) if inner & TCI != 0 else i64(0)  # one that says nothing goes
     return True
 
 

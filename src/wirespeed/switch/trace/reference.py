@@ -12,7 +12,7 @@ may lead, not as deep as Python may.
 Thread rules: under the switch's lock.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from wirespeed.switch.actions.base import Action
 from wirespeed.switch.actions.instructions import order_action_set
 from wirespeed.switch.fields import FIELDS, FLOW_SIZE, FRAG_ANY, W_DERIVED
 from wirespeed.switch.groups import Bucket, fill_slots
-from wirespeed.switch.memory import MOST_TABLE, NO_PLACE, TABLE_RECORD, Shared, TableRecord
+from wirespeed.switch.memory import MOST_TABLE, NO_PLACE, PORT, TABLE_RECORD, PortRecord, Shared, TableRecord
 from wirespeed.switch.ops import ACTION, ACTION_SET_REASON, INVALID_TTL, NO_MATCH
 from wirespeed.switch.rule import Rule
 from wirespeed.switch.trace.packet import word
@@ -40,7 +40,7 @@ from wirespeed.switch.translate.translation import (
     TOO_MANY_LABELS,
 )
 
-Going = Iterator[Any]  # of what else is to be done first
+Going = Generator[Any, None, None]  # of what else is to be done first
 WHOLE = 0xFFFF  # bytes for a controller, where nobody says how many
 CONTINUE, TELL = 1, 2  # what a table may do without a match
 NESTED = 16  # groups that watch groups
@@ -81,12 +81,19 @@ def reference(switch: Any, flow: int, frame: bytes | None = None) -> Outcome:
 
 
 def _drive(first: Going) -> None:
-    waiting = [first]
+    waiting, raised = [first], None
     while waiting:
         try:
-            waiting.append(next(waiting[-1]))
+            waiting.append(next(waiting[-1]) if raised is None else waiting[-1].throw(raised))
+            raised = None
         except StopIteration:
             waiting.pop()
+            raised = None
+        except FaultError as fault:
+            waiting.pop()
+            raised = fault
+    if raised is not None:
+        raise raised
 
 
 class Reference:
@@ -102,7 +109,8 @@ class Reference:
         self._inset = 0
         self._events = self.outcome.events
         record = Shared.at(switch.shared)
-        self.most_lookups, self.most_depth, self._tables = int(record.resubmits), int(record.depth), int(record.tables)
+        self.most_lookups, self.most_depth = int(record.resubmits), int(record.depth)
+        self._tables, self._ports = int(record.tables), int(record.ports)
 
     def run(self) -> Outcome:
         """Do it all."""
@@ -229,6 +237,9 @@ class Reference:
                     self.say("stop", "there are three labels already")
                     raise FaultError(TOO_MANY_LABELS)
             case headers.PopMpls():
+                if it.has_unknown_labels():
+                    self.say("stop", "there are more labels than the three that a flow knows")
+                    raise FaultError(TOO_MANY_LABELS)
                 it.pop_label(one.kind)
             case headers.SetMplsTtl():
                 if it.has("mpls"):
@@ -249,7 +260,7 @@ class Reference:
 
     def _set_field(self, one: writing.SetField) -> None:
         written = one.field
-        if not self.it.has(one.needs):
+        if not self.it.has(one.field.needs):
             self.say("note", f"{written.name} is not there, so nothing changes")
             return
         mask = written.ones if written.form == "port" else one.mask >> written.value_at
@@ -313,20 +324,25 @@ class Reference:
             self.say("effect", text)
         return None
 
-    def _copy(self, actions: tuple[Action, ...], cookie: int) -> Going:
-        """Do actions with a copy of the packet, and come back to it as it was."""
+    def _copy(self, actions: tuple[Action, ...], cookie: int, bucket: bool = False) -> Going:
+        """Do actions with a copy of the packet, and come back to it as it was; too many labels end no more than a bucket."""
         if self.copies >= SAVES:
             self.say("stop", f"more than {SAVES} copies, one of another")
             raise FaultError(TOO_DEEP)
-        saved, outside, depth = self.it.save(), self._events, self.depth
+        saved, outside, depth, table = self.it.save(), self._events, self.depth, self.table
         self.copies += 1
         inside: list[Event] = []
         self._events = inside
+        inset = self._inset
         self._inset += 1
-        yield self.do(actions, cookie)
-        self._inset -= 1
+        try:
+            yield self.do(actions, cookie)
+        except FaultError as fault:
+            if not bucket or fault.number != TOO_MANY_LABELS:
+                raise
+        self._inset = inset
         self.copies -= 1
-        self._events, self.depth = outside, depth
+        self._events, self.depth, self.table = outside, depth, table
         outside.append(Event("copy", tuple(inside)))
         self.it.restore(saved)
 
@@ -341,7 +357,7 @@ class Reference:
                 return
             self.say("group", f"bucket {i}, {why}")
             self.outcome.counters.append(placed.numbers[1 + i])
-            yield self._copy(order_action_set(group.buckets[i].actions), cookie)
+            yield self._copy(order_action_set(group.buckets[i].actions), cookie, bucket=True)
 
     def _chosen(self, group: Any) -> list[tuple[int, str]]:
         buckets = group.buckets
@@ -409,11 +425,15 @@ class Reference:
             self.say("effect", f"there is no port {number}, so nothing is sent")
             return
         off = [words for name, words in OUT_OF.items() if name in port.config]
-        if off:
+        record = PortRecord.at(self._ports + PORT * port.place)
+        if off and ("no-forward" in port.config or not int(record.mirrors_out)):
             self.say("effect", f"port {number} {off[0]}, so nothing is sent")
             return
         self._emit("out", port.place, most)
-        self.say("effect", f"out port {self.switch.port_name(number)} ({port.name})")
+        if off:
+            self.say("effect", f"port {number} {off[0]}, so only its mirrors see what would be sent")
+        else:
+            self.say("effect", f"out port {self.switch.port_name(number)} ({port.name})")
 
 
 def _watched(bucket: Bucket) -> str:

@@ -16,6 +16,8 @@ def is_there(flow: int, needs: str) -> bool:
     """Whether a flow has the header that a field or an action needs."""
     if not needs:
         return True
+    if needs in ("tcp", "udp", "sctp") and FIELDS["ip_frag"].get(flow) & FRAG_LATER:
+        return False
     if not any(flow & mask == value for mask, value in WAYS[needs]):
         return False
     if needs.startswith("nd"):

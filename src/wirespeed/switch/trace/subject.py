@@ -162,7 +162,7 @@ class Subject:
         self.settle()
         first, third = word(self.flow, W_MPLS), word(self.flow, W_MPLS2)
         n = third >> 32 & 3
-        if self.has("mpls"):
+        if self.has("mpls") and n:
             if n >= MOST_LABELS:
                 return False
             entry = first & 0xFFFFFEFF
@@ -176,6 +176,11 @@ class Subject:
         self.packet.push_label(kind, entry)
         self.popped -= 1
         return True
+
+    def has_unknown_labels(self) -> bool:
+        """Whether there are three labels, and the last one is not among them."""
+        third = word(self.flow, W_MPLS2)
+        return self.has("mpls") and third >> 32 & 3 == MOST_LABELS and not third & 0x100
 
     def _first_entry(self) -> int:
         """The entry of a first label: the bottom one, with what IP says of class and time to live."""

@@ -20,6 +20,8 @@ from wirespeed.switch.fields import (
     ARP,
     ETH_TYPE_SHIFT,
     FLOW_SIZE,
+    FRAG_LATER,
+    FRAG_SHIFT,
     HEADER_WORDS,
     ICMP,
     ICMPV6,
@@ -55,7 +57,7 @@ from wirespeed.switch.fields import (
     W_THA,
     W_TRANSPORT,
 )
-from wirespeed.switch.translate.translation import TOO_MANY_LABELS, fail, put
+from wirespeed.switch.translate.translation import put
 
 i64, u32, u64 = np.int64, np.uint32, np.uint64
 _TCI = u64(0xFFFF)
@@ -136,12 +138,10 @@ def is_there(t, needs):
     if needs == N_IP_ANY:
         return True
     number = proto(t)
-    if needs == N_TCP:
-        return number == TCP
-    if needs == N_UDP:
-        return number == UDP
-    if needs == N_SCTP:
-        return number == SCTP
+    if needs == N_TCP or needs == N_UDP or needs == N_SCTP:
+        wanted = TCP if needs == N_TCP else UDP if needs == N_UDP else SCTP
+        later = word_of(t, W_PORT) & u64(FRAG_LATER << FRAG_SHIFT)
+        return number == wanted and later == u64(0)
     if needs == N_ICMP:
         return kind == IP and number == ICMP
     if kind != IPV6 or number != ICMPV6:
@@ -232,7 +232,9 @@ def commit(t):
         _commit_tag(t, load_u64(t.dirty + 8 * W_SRC) & u64(1) == u64(0))
     # What says nothing of its operation is left as it is, until an action gives it one: so does Open vSwitch.
     nameless = eth_type(t) == ARP and proto(t) == 0
-    for word in range(HEADER_WORDS):
+    for i in range(HEADER_WORDS):
+        # Ports last: an ICMPv6 type says whether there is the rest of a neighbour message.
+        word = (i + W_TRANSPORT + 1) % HEADER_WORDS
         if nameless and (word == W_PORT or word == W_ADDRESSES or word == W_SHA or word == W_THA):
             continue
         at = t.dirty + 8 * word
@@ -313,9 +315,9 @@ def push_label(t, kind):
     commit(t)
     lse = word_of(t, W_MPLS)
     n = i64(word_of(t, W_MPLS2) >> u64(32) & u64(3))
-    if is_there(t, i64(N_MPLS)):
+    if is_there(t, i64(N_MPLS)) and n > 0:
         if n >= MOST_LABELS:
-            fail(t, i64(TOO_MANY_LABELS))
+            t.crowded = 1
             return
         entry = lse & u64(0xFFFFFEFF)
         set_word(t, W_MPLS2, u64(n + 1) << u64(32) | lse >> u64(32))
@@ -345,14 +347,17 @@ def push_label(t, kind):
 def pop_label(t, kind):
     """Take the first label off, if there is one; what is behind it is then of type ``kind``.
 
-    Of a type that is no label's, all labels go; a stack that goes on behind the third, which is as far as a flow knows
-    it, is left alone.  So does Open vSwitch 3.1.
+    Of a type that is no label's, all labels go; of a stack that goes on behind the third, which is as far as a flow knows
+    it, none can.  So does Open vSwitch 3.1.
     """
     if not is_there(t, i64(N_MPLS)):
         return
     lse, third = word_of(t, W_MPLS), word_of(t, W_MPLS2)
     n = i64(third >> u64(32) & u64(3))
-    if n == 0 or (n == MOST_LABELS and third & u64(0x100) == u64(0)):
+    if n == 0:
+        return
+    if n == MOST_LABELS and third & u64(0x100) == u64(0):
+        t.crowded = 1
         return
     commit(t)
     labels = kind == MPLS or kind == MPLS_MULTICAST

@@ -50,8 +50,10 @@ def place_of(shared, number):
 def send(t, place, most):
     """Send the packet as it is now to the port at a place, if it forwards."""
     port = PortRecord(Shared(t.shared).ports + PORT * place)
-    if place == NO_PLACE or port.present == 0 or port.flags & (PORT_DOWN | PORT_NO_FORWARD | LINK_DOWN):
+    if place == NO_PLACE or port.present == 0 or port.flags & PORT_NO_FORWARD:
         return
+    if port.flags & (PORT_DOWN | LINK_DOWN) and port.mirrors_out == 0:
+        return  # mirrors see what would have gone there
     commit(t)
     if port.mirrors_out != 0:
         t.mirrored = 1

@@ -60,6 +60,7 @@ from wirespeed.switch.translate.output import in_port, output, tell
 from wirespeed.switch.translate.translation import (
     ACTION_SET,
     BAD_STACK,
+    BUCKET,
     BUCKETS,
     COPY,
     FRAME,
@@ -70,6 +71,7 @@ from wirespeed.switch.translate.translation import (
     STACK_WORDS,
     TOO_DEEP,
     TOO_MANY,
+    TOO_MANY_LABELS,
     Frame,
     Translation,
     count,
@@ -312,10 +314,23 @@ def _leave(t, frame):
 
 
 @kernel
+def _give_up(t, frame):
+    """Take the top frame off, for labels: up to a bucket, behind which things go on, or else to the end of all."""
+    if Frame(frame).kind == BUCKET:
+        t.crowded = 0
+    _leave(t, frame)
+    if t.crowded != 0 and t.n_frames == 0:
+        fail(t, i64(TOO_MANY_LABELS))
+
+
+@kernel
 def _step(t):
     """Do one action of the top frame, or take it off."""
     frame = t.frames + FRAME * (t.n_frames - 1)
     f = Frame(frame)
+    if t.crowded != 0:
+        _give_up(t, frame)
+        return
     if f.kind == BUCKETS:
         if t.ended or not next_bucket(t, frame):
             _leave(t, frame)
@@ -339,6 +354,7 @@ def _start(t):
     t.n_frames, t.n_saves, t.n_set, t.n_stack = i64(0), i64(0), i64(0), i64(0)
     t.depth, t.lookups, t.effect, t.edits, t.ttl_steps = i64(0), i64(0), i64(0), i64(0), i64(0)
     t.popped, t.unknown, t.table, t.in_set, t.ended = i64(0), i64(0), i64(-1), i64(0), i64(0)
+    t.crowded = i64(0)
     fill(t.dirty, 0, 8 * HEADER_WORDS)
 
 

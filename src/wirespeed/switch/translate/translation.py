@@ -81,6 +81,8 @@ Translation = layout(
         ("table", "i8"),  # that of the rule that is being done
         ("in_set", "i8"),  # whether the action set is being done
         ("ended", "i8"),
+        ("crowded", "i8"),  # whether there are more labels than a flow knows: the bucket, or all, ends
+        (None, 56),
     ],
 )
 assert Translation.size % 64 == 0
