@@ -160,9 +160,9 @@ def test_a_field_that_is_written_is_one_set_for_each_word() -> None:
     assert steps("mod_nw_tos:184")[0][2] == (184, 0xFC)
 
 
-def test_an_old_way_to_write_ports_is_for_each_transport() -> None:
+def test_an_old_way_to_write_ports_is_for_each_transport_and_for_messages() -> None:
     names = [program.NEEDS[argument >> 8] for _, argument, _ in steps("mod_tp_dst:80")]
-    assert names == ["tcp", "udp", "sctp"]
+    assert names == ["tcp", "udp", "sctp", "icmp", "icmpv6"]
 
 
 WRITABLE = [field for field in FIELDS.values() if field.writable and field.nxm]

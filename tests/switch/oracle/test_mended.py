@@ -1,7 +1,7 @@
 """What our switch once did otherwise than Open vSwitch: each case alone, against the real one and against the reference."""
 
 import pytest
-from scapy.all import IP, TCP, Dot1Q, Ether, ICMPv6ND_NS, ICMPv6NDOptSrcLLAddr, IPv6, raw
+from scapy.all import ARP, IP, TCP, Dot1Q, Ether, ICMPv6ND_NS, ICMPv6NDOptSrcLLAddr, IPv6, raw
 from scapy.contrib.mpls import MPLS
 from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
 
@@ -23,6 +23,7 @@ LATER = raw(MACS / IPv6(**SIX) / IPv6ExtHdrFragment(offset=4, nh=6) / bytes(24))
 HOPS = raw(MACS / IPv6(**SIX) / IPv6ExtHdrHopByHop() / TCP())
 CUT = raw(MACS / IPv6(plen=4, nh=0, **SIX)) + bytes(4)  # its extension header is not whole
 FRAGMENT = raw(MACS / IP(src="10.0.0.1", dst="10.0.0.2", frag=3, proto=6) / bytes(24))
+BIG_OPERATION = raw(MACS / ARP(op=0x149, psrc="10.0.0.1", pdst="10.0.0.2"))
 PRIORITY = raw(MACS / Dot1Q(vlan=0) / IP() / TCP())
 NESTED = raw(MACS / Dot1Q(vlan=10) / Dot1Q(vlan=0) / IP() / TCP())
 DOWN = Setup(
@@ -62,6 +63,11 @@ CASES = (
     case("a mirror of a port that is down, last", PLAIN, "actions=output:2,output:3", setup=DOWN),
     case("a mirror of a port that is down, alone", PLAIN, "actions=output:3", setup=DOWN),
     case("a mirror of a port that is down, flooded", PLAIN, "actions=NORMAL", setup=DOWN),
+    case("a part of a time to live, and then a hop", PLAIN,
+         "ip,actions=load:0->nw_ttl[0..2],load:1->nw_ttl[4],dec_ttl,output:2"),
+    case("a part of a label's time to live, and then a hop", labels(1),
+         "mpls,actions=load:0->mpls_ttl[0..1],load:1->mpls_ttl[4],dec_mpls_ttl,output:2"),
+    case("a part of an operation that is above 255", BIG_OPERATION, "arp,actions=load:3->arp_op[0..1],output:2"),
     case("a fourth label", labels(3), "actions=output:2,push_mpls:0x8847,output:3"),
     case("a fourth label in a bucket", labels(3), "actions=output:2,group:1,output:6",
          groups=(ALL.format("push_mpls:0x8847"),)),

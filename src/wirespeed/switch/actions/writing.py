@@ -74,14 +74,18 @@ def set_words(value: int, mask: int, needs: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SetTransport(Action):
-    """Write a port of TCP, UDP or SCTP, whichever the packet is."""
+    """Write a port of TCP, UDP or SCTP, or what messages have in its place, whichever the packet is."""
 
     end: str  # src or dst
     value: int
 
     @property
-    def _all(self) -> list[SetField]:
-        return [SetField(FIELDS[f"{kind}_{self.end}"], self.value, 0xFFFF) for kind in ("tcp", "udp", "sctp")]
+    def each(self) -> list[SetField]:
+        """The same for each protocol, of which a packet has one at most."""
+        ports = [SetField(FIELDS[f"{kind}_{self.end}"], self.value, 0xFFFF) for kind in ("tcp", "udp", "sctp")]
+        # Where no match says which, as in a bucket, messages have their type and code there; so has it Open vSwitch.
+        part = "type" if self.end == "src" else "code"
+        return ports + [SetField(FIELDS[f"{kind}_{part}"], self.value & 0xFF, 0xFF) for kind in ("icmp", "icmpv6")]
 
     @property
     def reads(self) -> int:
@@ -92,7 +96,7 @@ class SetTransport(Action):
         return FIELDS[f"tcp_{self.end}"].mask
 
     def encode(self, places: Places) -> tuple[int, ...]:
-        return tuple(word for one in self._all for word in one.encode(places))
+        return tuple(word for one in self.each for word in one.encode(places))
 
     def __str__(self) -> str:
         return f"mod_tp_{self.end}:{self.value}"

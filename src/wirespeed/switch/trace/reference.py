@@ -106,7 +106,7 @@ class Reference:
         self.table, self.depth, self.lookups, self.copies = -1, 0, 0, 0
         self.set: list[Action] = []
         self.in_set = self.ended = self._seen = False
-        self._inset = 0
+        self._inset = self._kept = 0
         self._events = self.outcome.events
         record = Shared.at(switch.shared)
         self.most_lookups, self.most_depth = int(record.resubmits), int(record.depth)
@@ -120,7 +120,7 @@ class Reference:
                 self._do_set()
         except FaultError as fault:
             self.outcome.fault = fault.number
-            self.outcome.events.clear()
+            del self.outcome.events[self._kept :]
         return self.outcome
 
     def _do_set(self) -> None:
@@ -218,9 +218,9 @@ class Reference:
             case writing.SetField():
                 self._set_field(one)
             case writing.SetTransport():
-                for kind in ("tcp", "udp", "sctp"):
-                    if it.has(kind):
-                        self._set_field(writing.SetField(FIELDS[f"{kind}_{one.end}"], one.value, 0xFFFF))
+                for single in one.each:
+                    if it.has(single.field.needs):
+                        self._set_field(single)
             case writing.SetTag(part="vid"):
                 it.set_tag_part(one.value, 0x0FFF)
             case writing.SetTag():
@@ -333,13 +333,14 @@ class Reference:
         self.copies += 1
         inside: list[Event] = []
         self._events = inside
-        inset = self._inset
+        inset, copies = self._inset, self.copies
         self._inset += 1
         try:
             yield self.do(actions, cookie)
         except FaultError as fault:
             if not bucket or fault.number != TOO_MANY_LABELS:
                 raise
+            self.copies = copies
         self._inset = inset
         self.copies -= 1
         self._events, self.depth, self.table = outside, depth, table
@@ -352,6 +353,8 @@ class Reference:
         placed = self.switch.groups[number]
         group = placed.group
         self.outcome.counters.append(placed.numbers[0])
+        if group.kind == "select" and not self.copies:
+            self._kept = len(self._events)
         for i, why in self._chosen(group):
             if self.ended:
                 return

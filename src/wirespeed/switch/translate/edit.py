@@ -57,7 +57,7 @@ from wirespeed.switch.fields import (
     W_THA,
     W_TRANSPORT,
 )
-from wirespeed.switch.translate.translation import put
+from wirespeed.switch.translate.translation import TOO_MANY_LABELS, put
 
 i64, u32, u64 = np.int64, np.uint32, np.uint64
 _TCI = u64(0xFFFF)
@@ -175,6 +175,14 @@ def set_bits(t, word, value, mask):
         if word == W_PORT:
             # The port and the type are the flow's own; of the rest only ARP's operation is written to packets.
             mask &= u64(0xFF) << u64(PROTO_SHIFT)
+        # These are written as a whole: of an operation above 255 the flow has 0, and a time to live is decremented either
+        # in the flow or in the packet.  Who writes a part of it has all of it in the key.
+        if word == W_PORT and mask:
+            mask |= u64(0xFF) << u64(PROTO_SHIFT)
+        elif word == W_TRANSPORT and mask & (u64(0xFF) << u64(TTL_SHIFT)):
+            mask |= u64(0xFF) << u64(TTL_SHIFT)
+        elif word == W_MPLS and mask & u64(0xFF):
+            mask |= u64(0xFF)
         at = t.dirty + 8 * word
         store_u64(at, load_u64(at) | mask)
         if word == W_TRANSPORT and mask & (u64(0xFF) << u64(TTL_SHIFT)):
@@ -317,7 +325,7 @@ def push_label(t, kind):
     n = i64(word_of(t, W_MPLS2) >> u64(32) & u64(3))
     if is_there(t, i64(N_MPLS)) and n > 0:
         if n >= MOST_LABELS:
-            t.crowded = 1
+            t.gives_up = TOO_MANY_LABELS
             return
         entry = lse & u64(0xFFFFFEFF)
         set_word(t, W_MPLS2, u64(n + 1) << u64(32) | lse >> u64(32))
@@ -357,7 +365,7 @@ def pop_label(t, kind):
     if n == 0:
         return
     if n == MOST_LABELS and third & u64(0x100) == u64(0):
-        t.crowded = 1
+        t.gives_up = TOO_MANY_LABELS
         return
     commit(t)
     labels = kind == MPLS or kind == MPLS_MULTICAST

@@ -35,7 +35,6 @@ from wirespeed.switch.translate.translation import (
     TOO_DEEP,
     Frame,
     count,
-    fail,
     put,
 )
 
@@ -99,7 +98,7 @@ def _choose(t, g):
 def begin_copy(t, pc, limit, kind, cookie):
     """Go on with other actions, from the packet and flow as they are now, which come back behind these."""
     if t.n_saves >= SAVES or t.n_frames >= FRAMES:
-        fail(t, i64(TOO_DEEP))
+        t.gives_up = TOO_DEEP
         return
     commit(t)
     saved = t.saves + SAVED_SIZE * t.n_saves
@@ -163,7 +162,7 @@ def group(t, place, cookie):
         return
     if kind == GROUP_ALL:
         if t.n_frames >= FRAMES:
-            fail(t, i64(TOO_DEEP))
+            t.gives_up = TOO_DEEP
             return
         f = Frame(t.frames + FRAME * t.n_frames)
         t.n_frames += 1
@@ -171,6 +170,8 @@ def group(t, place, cookie):
         f.clone_at = record_of(shared, place)
         f.cookie, f.depth = cookie, t.depth
     elif kind == GROUP_SELECT:
+        if t.n_saves == 0:
+            t.kept = t.effect  # behind a select group Open vSwitch begins anew
         chosen = _choose(t, g)
         if chosen >= 0:
             _take(t, g, chosen, cookie)

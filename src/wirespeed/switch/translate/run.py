@@ -121,7 +121,7 @@ def _write_place(t, place, value, needs):
 @kernel
 def _push_frame(t, pc, limit, kind, cookie):
     if t.n_frames >= FRAMES:
-        fail(t, i64(TOO_DEEP))
+        t.gives_up = TOO_DEEP
         return
     f = Frame(t.frames + FRAME * t.n_frames)
     t.n_frames += 1
@@ -138,7 +138,7 @@ def look_up_in(t, table, number, honest):
     shared = Shared(t.shared)
     t.lookups += 1
     if t.lookups > shared.resubmits:
-        fail(t, i64(TOO_MANY))
+        t.gives_up = TOO_MANY
         return
     know(t)
     before = load_u64(t.flow + 8 * W_PORT)
@@ -168,7 +168,7 @@ def look_up_in(t, table, number, honest):
         count(t, r.rule)
         deeper = i64(1) if table <= t.table else i64(0)
         if t.depth + deeper > shared.depth:
-            fail(t, i64(TOO_DEEP))
+            t.gives_up = TOO_DEEP
             return
         _push_frame(t, r.program, i64(0), i64(RULE), r.cookie)
         t.depth += deeper
@@ -315,12 +315,10 @@ def _leave(t, frame):
 
 @kernel
 def _give_up(t, frame):
-    """Take the top frame off, for labels: up to a bucket, behind which things go on, or else to the end of all."""
-    if Frame(frame).kind == BUCKET:
-        t.crowded = 0
+    """Take the top frame off: for too many labels up to a bucket, behind which things go on, else to the end of all."""
+    if Frame(frame).kind == BUCKET and t.gives_up == TOO_MANY_LABELS:
+        t.gives_up = 0
     _leave(t, frame)
-    if t.crowded != 0 and t.n_frames == 0:
-        fail(t, i64(TOO_MANY_LABELS))
 
 
 @kernel
@@ -328,7 +326,7 @@ def _step(t):
     """Do one action of the top frame, or take it off."""
     frame = t.frames + FRAME * (t.n_frames - 1)
     f = Frame(frame)
-    if t.crowded != 0:
+    if t.gives_up != 0:
         _give_up(t, frame)
         return
     if f.kind == BUCKETS:
@@ -354,7 +352,7 @@ def _start(t):
     t.n_frames, t.n_saves, t.n_set, t.n_stack = i64(0), i64(0), i64(0), i64(0)
     t.depth, t.lookups, t.effect, t.edits, t.ttl_steps = i64(0), i64(0), i64(0), i64(0), i64(0)
     t.popped, t.unknown, t.table, t.in_set, t.ended = i64(0), i64(0), i64(-1), i64(0), i64(0)
-    t.crowded = i64(0)
+    t.gives_up, t.kept = i64(0), i64(0)
     fill(t.dirty, 0, 8 * HEADER_WORDS)
 
 
@@ -369,13 +367,15 @@ def translate(address):
     while True:
         while t.n_frames > 0:
             _step(t)
+        if t.gives_up != 0:
+            fail(t, t.gives_up)
         if t.n_set == 0 or t.in_set or t.fault > NO_RULE:
             break
         t.in_set, t.ended = 1, 0
         order(t)
         _push_frame(t, t.ordered, i64(0), i64(ACTION_SET), ~u64(0))
     if t.fault > NO_RULE:
-        t.effect = 0
+        t.effect = t.kept
     t.n_ops = t.effect
     if t.effect == 0:
         put(t, op.DROP | 1 << 16 | t.fault << 32)

@@ -81,8 +81,9 @@ Translation = layout(
         ("table", "i8"),  # that of the rule that is being done
         ("in_set", "i8"),  # whether the action set is being done
         ("ended", "i8"),
-        ("crowded", "i8"),  # whether there are more labels than a flow knows: the bucket, or all, ends
-        (None, 56),
+        ("gives_up", "i8"),  # why what is done ends: a bucket, or else all
+        ("kept", "i8"),  # words of ops that a failure leaves
+        (None, 48),
     ],
 )
 assert Translation.size % 64 == 0
@@ -106,7 +107,7 @@ SIZE = 8 * (ALL_OPS + 16) + 4 * COUNTERS + FRAME * FRAMES + SAVED_SIZE * SAVES +
 
 @kernel(inline=True)
 def fail(t, why):
-    """End the translation: nothing is sent."""
+    """End the translation: nothing is sent, but for what was before a select group."""
     t.fault = why
     t.n_frames = 0
 
