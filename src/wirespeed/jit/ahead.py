@@ -24,8 +24,8 @@ _under_way: dict[str, subprocess.Popen[bytes]] = {}
 
 def begin(wanted: Sequence[Any]) -> None:
     """Have stages and entries compiled meanwhile, in this order, where there is a second core."""
-    if len(os.sched_getaffinity(0)) < 2:
-        return
+    if len(os.sched_getaffinity(0)) < 2 or not sys.executable or getattr(sys, "frozen", False):
+        return  # one core would have it all to do, and a frozen program is no Python
     missing = [name for one in wanted if not one.is_kept() and (name := _name(one)) not in _under_way]
     if not missing:
         return

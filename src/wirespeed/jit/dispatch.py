@@ -211,7 +211,7 @@ class Compiling:
         digest, fndesc, environment, signature, reload_init = kept
         try:
             library = part.load(digest, d.targetctx.codegen())
-        except (OSError, ValueError, EOFError):
+        except OSError:
             return None
         for function in reload_init:
             function()

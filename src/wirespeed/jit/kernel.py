@@ -136,7 +136,8 @@ class Stage(Whole):
         return self._address
 
     def __call__(self, state: int, burst: int, n: int) -> int:
-        return int(self.kernel(int(state), int(burst), int(n)))  # another width would be another signature
+        self.prepare()  # with the one signature that it has
+        return int(self.kernel(int(state), int(burst), int(n)))
 
 
 def stage(function: Any) -> Stage:

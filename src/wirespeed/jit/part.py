@@ -130,12 +130,21 @@ def _write(content: Any) -> str:
     return digest
 
 
+def _read(digest: str) -> bytes:
+    path = _folder() / digest[:2] / digest[2:]
+    data: bytes = path.read_bytes()
+    if hashlib.sha256(data).hexdigest()[:32] != digest:
+        path.unlink(missing_ok=True)  # so that it is written again
+        raise OSError(f"{path} is damaged")
+    return data
+
+
 def load(digest: str, codegen: Any) -> Any:
-    """A part, or another library, by its hash; raises OSError where it is gone."""
+    """A part, or another library, by its hash; raises OSError where it is gone, or is not what its hash says any more."""
     if digest == _NRT:
         return rtsys.library
     if digest not in _kept:
-        kind, name, bitcode, calls = pickle.loads((_folder() / digest[:2] / digest[2:]).read_bytes())
+        kind, name, bitcode, calls = pickle.loads(_read(digest))
         if kind == "part":
             made = Part(codegen, name)
             made._final_module, made._digest = llvm.parse_bitcode(bitcode), digest
