@@ -39,7 +39,7 @@ _HEAD = '''"""A switch's stage for one shape of rules; generated."""
 
 import numpy as np
 
-from wirespeed.core.packet import HASHED, PARTIAL, Packet, data
+from wirespeed.core.packet import HASHED, Packet, data
 from wirespeed.jit.intrinsics import (
     load_be16, load_be32, load_be64, load_i64, load_u8, load_u64, prefetch, store_i64, store_u64,
 )
@@ -161,7 +161,7 @@ def _plain(words: list[tuple[int, int]], version: int) -> str:
         kind = 0x86DD
     text = f"    if p.link == 1 and length >= {at + 8} and {test}:\n"
     text += f"        size, proto = {total}, {proto}\n"
-    text += "        if size <= whole and (size <= 0xFFFF or p.flags & PARTIAL) and "
+    text += "        if size <= whole and size <= 0xFFFF and "
     text += f"((proto == 17 and size >= {at + 8}) or (proto == 6 and is_whole_tcp(frame, {at}, min(size, length)))):\n"
     values = {
         W_PORT: f"port | u64({kind << 32:#x}) | u64(proto) << u64({PROTO_SHIFT})",
