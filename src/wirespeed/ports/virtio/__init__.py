@@ -1,0 +1,1 @@
+"""What both sides of a virtqueue share: features, guest memory, the layouts of both ring formats."""
